@@ -1,0 +1,18 @@
+//! The functional core of clawhive: [`apply`] is a pure function from (state, log index, entry) to (state, outcomes).
+//!
+//! Owns: the tables and keys, every legal transition, the graph rules, what a leader would decide ([`plan`]), typed
+//! reading of the state ([`read`]) and the invariants. Must not: read a clock, draw randomness, touch files, threads,
+//! hash maps or logging, or know of Raft, redb or tokio. Time enters with the entry, or as `now_ms` given to a plan.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod store;
+pub mod table;
+pub mod touched;
+
+pub use clawhive_proto as proto;
+pub use store::{ReadStore, Store, Value};
+pub use table::Table;
+pub use touched::Touched;
