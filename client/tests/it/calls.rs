@@ -17,7 +17,7 @@ async fn a_write_goes_to_the_next_server_under_the_same_request_id() {
     let id = submit.request_id().to_vec();
     let client = client(&[&first, &second], SOON);
     assert_eq!(client.submit(submit).await.expect("the second answers").run, 7);
-    assert_eq!(first.state(|s| s.request_ids.clone()), [id.clone()]);
+    assert_eq!(first.state(|s| s.request_ids.clone()), std::slice::from_ref(&id));
     assert_eq!(second.state(|s| s.request_ids.clone()), [id]);
     // It stays with the one that worked.
     client.submit(Submit::workflow("etl")).await.expect("answered");
