@@ -1,1 +1,5 @@
-//! Skeleton.
+//! A node of clawhive as a library: configuration, peers, API, leader loops, claw. The binary is a thin shell over it.
+
+pub mod config;
+pub mod env;
+pub mod identity;
