@@ -1,1 +1,4 @@
-//! Skeleton.
+//! The clawhive process as a library.
+#![deny(unsafe_code)]
+
+pub mod claw;
