@@ -1,0 +1,2 @@
+//! The process executor.
+mod spawn;
