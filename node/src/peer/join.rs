@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clawhive_proto::prost::Message;
-use clawhive_proto::{AddNode, Frame, FrameKind, JoinReply, PeerStatus, Welcome, join_reply};
+use clawhive_proto::{AddNode, Frame, FrameKind, JoinReply, Welcome, join_reply};
 use clawhive_raft::TransportError;
 
 use super::Identity;
@@ -49,7 +49,7 @@ pub(crate) async fn other_cluster(peers: &[String], me: &Identity) -> Option<Str
     for addr in peers {
         let frame = me.frame(0, FrameKind::Status, bytes::Bytes::new());
         match call(addr, frame).await {
-            Ok(answer) if PeerStatus::decode(answer.payload).is_ok() => return None,
+            Ok(answer) if answer.kind() == FrameKind::Status => return None,
             Err(TransportError::Refused(reason)) => return Some(format!("{addr}: {reason}")),
             Ok(_) | Err(_) => {}
         }

@@ -127,12 +127,10 @@ impl Transport for Links {
         timeout: Duration,
     ) -> Result<BoxStream<'static, Result<Bytes, TransportError>>, TransportError> {
         let mut client = self.client(&to.addr, Lane::Control)?;
-        let (me, id) = (self.me, to.id);
-        let frames = frames.map(move |payload| me.frame(id, FrameKind::Append, payload));
-        let opened = tokio::time::timeout(timeout, client.append(frames)).await;
+        let opening = client.append(framed(self.me, to.id, frames));
+        let opened = tokio::time::timeout(timeout, opening).await;
         let opened = opened.map_err(|_| TransportError::Lost("no answer in time".to_owned()))?;
-        let answers = opened.map_err(failure)?.into_inner();
-        Ok(answers.map(|answer| answer.map(|frame| frame.payload).map_err(failure)).boxed())
+        Ok(opened.map_err(failure)?.into_inner().map(payload).boxed())
     }
 
     async fn send_snapshot(
@@ -149,6 +147,19 @@ impl Transport for Links {
             Ok(error) = is_broken => Err(TransportError::Lost(format!("the snapshot broke off: {error}"))),
         }
     }
+}
+
+fn payload(answer: Result<Frame, Status>) -> Result<Bytes, TransportError> {
+    answer.map(|frame| frame.payload).map_err(failure)
+}
+
+/// The payloads as frames.
+fn framed(
+    me: Identity,
+    to: u64,
+    payloads: BoxStream<'static, Bytes>,
+) -> impl futures::Stream<Item = Frame> + Send + 'static {
+    payloads.map(move |payload| me.frame(to, FrameKind::Append, payload))
 }
 
 /// The chunks as frames. An error is told through `broken`; the stream then neither goes on nor ends.
