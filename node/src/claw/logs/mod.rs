@@ -9,6 +9,7 @@ mod tail;
 mod writer;
 
 pub use reader::{LogPiece, LogQuery, LogReader};
+pub(crate) use record::Kind;
 pub use store::LogStore;
 pub(crate) use writer::LogWriter;
 pub(crate) use writer::PipeBuffer;

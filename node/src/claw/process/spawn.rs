@@ -1,5 +1,6 @@
-//! The only unsafe code of the node: one call of posix_spawn with all that it needs. It starts a process in a session of
-//! its own with clean signals, standard input from /dev/null and two pipes, and never forks this process's memory.
+//! The only unsafe code of the node: one call of posix_spawn with all that it needs, and the registration of descriptors
+//! with the runtime. A process starts in a session of its own with clean signals, standard input from /dev/null and two
+//! pipes; this process's memory is never forked.
 
 #![allow(unsafe_code)]
 
@@ -9,8 +10,11 @@ use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags};
 use std::ffi::{CStr, CString};
+use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// What to start. The path is absolute or relative to `working_dir`; no search is made.
 pub(crate) struct Program<'a> {
@@ -56,6 +60,24 @@ pub(crate) fn spawn(program: &Program<'_>) -> Result<Spawned, Errno> {
             Err(errno)
         }
     }
+}
+
+/// What can be registered with the runtime.
+///
+/// # Safety
+/// `as_raw_fd` gives the same open descriptor until the value is dropped.
+pub(super) unsafe trait Steady: AsRawFd {}
+
+// SAFETY: an OwnedFd has one descriptor, which it closes when it is dropped.
+unsafe impl Steady for OwnedFd {}
+// SAFETY: a child gives its pidfd, an OwnedFd that it never replaces.
+unsafe impl Steady for super::child::Child {}
+
+/// Has the runtime tell when the descriptor can be read. Dropped and unwatched on an error.
+pub(super) fn watch<T: Steady>(inner: T) -> io::Result<AsyncFd<T>> {
+    // SAFETY: `Steady` is what register_with_interest asks for.
+    unsafe { AsyncFd::register_with_interest(inner, Interest::READABLE) }
+        .map_err(|error| error.into_parts().1)
 }
 
 /// A pipe: our end to read from, the child's to write to. Neither has the number of a standard stream, whatever the
