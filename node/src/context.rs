@@ -1,6 +1,6 @@
 //! What the parts of one node have in common. Owns nothing of its own and decides nothing.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use clawhive_proto::{Command, Outcome, PeerStatus, Proposal, outcome};
@@ -25,8 +25,8 @@ pub(crate) struct Context {
     pub(crate) beats: Beats,
     /// Whether its leader loops are alive.
     pub(crate) health: Health,
-    /// Logs of the attempts that ran here.
-    pub(crate) logs: LogStore,
+    /// Logs of the attempts that ran here; set when the claw has started.
+    pub(crate) logs: OnceLock<LogStore>,
 }
 
 /// The version of this binary.
@@ -44,7 +44,11 @@ impl Context {
     }
 
     /// Proposes from any node, with what the leader would add when this is the leader.
-    pub(crate) async fn propose(&self, proposal: Proposal, timeout: Duration) -> Result<Committed, ProposeError> {
+    pub(crate) async fn propose(
+        &self,
+        proposal: Proposal,
+        timeout: Duration,
+    ) -> Result<Committed, ProposeError> {
         self.replica.propose(handover::enrich(self, proposal), timeout).await
     }
 

@@ -29,6 +29,8 @@ pub struct Identity {
     pub node: u64,
     /// Hexadecimal, made once per directory.
     pub join_id: String,
+    /// True until the log of this node was opened for the first time. Later a directory without a log has lost it.
+    pub fresh: bool,
 }
 
 impl Identity {
@@ -227,7 +229,13 @@ mod tests {
     use super::*;
 
     fn identity(node: u64) -> Identity {
-        Identity { format: FORMAT, cluster_id: format_id(&[7; 16]), node, join_id: format_id(&[9; 16]) }
+        Identity {
+            format: FORMAT,
+            cluster_id: format_id(&[7; 16]),
+            node,
+            join_id: format_id(&[9; 16]),
+            fresh: false,
+        }
     }
 
     #[test]

@@ -1,8 +1,15 @@
 //! A node of clawhive as a library: configuration, peers, API, leader loops, claw. The binary is a thin shell over it.
 #![deny(unsafe_code)]
 
+mod api;
 pub mod claw;
 pub mod config;
+mod context;
 pub mod env;
 pub mod identity;
+mod leader;
+pub mod node;
 pub mod peer;
+
+pub use node::{Builder, Node, StartError};
+

@@ -90,13 +90,19 @@ pub(super) fn task_name(name: &str) -> Result<(), ApiError> {
     if good {
         return Ok(());
     }
-    Err(ApiError::invalid(format!("task name {:?} must match [A-Za-z0-9_][A-Za-z0-9._:-]{{0,127}}", short(name))))
+    Err(ApiError::invalid(format!(
+        "task name {:?} must match [A-Za-z0-9_][A-Za-z0-9._:-]{{0,127}}",
+        short(name)
+    )))
 }
 
 /// A key of any kind: text that people chose. Kept exactly as it is, or refused.
 pub(super) fn key(what: &str, key: &str) -> Result<(), ApiError> {
     if key.len() > MAX_KEY_BYTES {
-        return Err(ApiError::invalid(format!("{what} has {} bytes; at most {MAX_KEY_BYTES} are allowed", key.len())));
+        return Err(ApiError::invalid(format!(
+            "{what} has {} bytes; at most {MAX_KEY_BYTES} are allowed",
+            key.len()
+        )));
     }
     if key.contains('\0') {
         return Err(ApiError::invalid(format!("{what} holds a NUL character")));
@@ -111,7 +117,8 @@ pub(super) fn labels(labels: &BTreeMap<String, String>) -> Result<(), ApiError> 
     }
     for (name, value) in labels {
         if name.is_empty() || name.len() > MAX_LABEL_BYTES || value.len() > MAX_LABEL_BYTES {
-            let text = format!("label {:?}: name and value have at most {MAX_LABEL_BYTES} bytes each", short(name));
+            let text =
+                format!("label {:?}: name and value have at most {MAX_LABEL_BYTES} bytes each", short(name));
             return Err(ApiError::invalid(text));
         }
     }
@@ -121,7 +128,10 @@ pub(super) fn labels(labels: &BTreeMap<String, String>) -> Result<(), ApiError> 
 /// The reason of a cancel, for people.
 pub(super) fn reason(reason: &str) -> Result<(), ApiError> {
     if reason.len() > MAX_REASON_BYTES {
-        return Err(ApiError::invalid(format!("the reason has {} bytes; at most {MAX_REASON_BYTES}", reason.len())));
+        return Err(ApiError::invalid(format!(
+            "the reason has {} bytes; at most {MAX_REASON_BYTES}",
+            reason.len()
+        )));
     }
     Ok(())
 }
@@ -141,7 +151,9 @@ mod tests {
             name_of("workflow", good).unwrap();
         }
         let long = "a".repeat(4_096);
-        for bad in ["", "naïve-作业", "a b", "a%2Fb", "A", ".", "-a", "a ", "\u{200f}a", "../../x", "x\0y", &long] {
+        for bad in
+            ["", "naïve-作业", "a b", "a%2Fb", "A", ".", "-a", "a ", "\u{200f}a", "../../x", "x\0y", &long]
+        {
             let error = name_of("workflow", bad).unwrap_err();
             let text = tonic::Status::from(error).message().to_owned();
             assert!(text.contains("must match [a-z0-9][a-z0-9._-]{0,62}") && text.len() < 300, "{text}");

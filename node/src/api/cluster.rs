@@ -17,7 +17,8 @@ const PING: Duration = Duration::from_millis(500);
 pub(super) async fn nodes(ctx: &Context) -> ClusterStatusResponse {
     let status = ctx.status();
     let pings = status.members.iter().filter(|peer| peer.id != ctx.me.node);
-    let answers = join_all(pings.map(|peer| async move { (peer.id, ctx.links.status(peer, PING).await.ok()) })).await;
+    let answers =
+        join_all(pings.map(|peer| async move { (peer.id, ctx.links.status(peer, PING).await.ok()) })).await;
     let mut heard: BTreeMap<u64, PeerStatus> =
         answers.into_iter().filter_map(|(id, answer)| Some((id, answer?))).collect();
     heard.insert(ctx.me.node, ctx.peer_status());

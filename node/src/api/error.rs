@@ -1,7 +1,9 @@
 //! Errors as clients see them: a gRPC status whose details hold an encoded `ErrorInfo`.
 
 use clawhive_proto::prost::Message;
-use clawhive_proto::{Diagnostic, ErrorCode, ErrorInfo, MAX_MESSAGE_BYTES, Rejection, RejectionCode, SubmitError};
+use clawhive_proto::{
+    Diagnostic, ErrorCode, ErrorInfo, MAX_MESSAGE_BYTES, Rejection, RejectionCode, SubmitError,
+};
 use clawhive_raft::{ProposeError, ReadError};
 use tonic::{Code, Status};
 
@@ -47,7 +49,8 @@ impl ApiError {
 
     /// Over the limit of one message.
     pub(crate) fn too_large(what: &str, bytes: usize) -> ApiError {
-        let message = format!("{what} has {bytes} bytes; the limit of one message is {MAX_MESSAGE_BYTES} bytes");
+        let message =
+            format!("{what} has {bytes} bytes; the limit of one message is {MAX_MESSAGE_BYTES} bytes");
         ApiError::new(ErrorCode::TooLarge, message)
     }
 
@@ -55,7 +58,11 @@ impl ApiError {
     pub(crate) fn definition(diagnostics: Vec<Diagnostic>) -> ApiError {
         let message = match diagnostics.as_slice() {
             [one] => format!("the definition is refused: {}", place(one)),
-            [first, ..] => format!("the definition is refused: {} problems, the first: {}", diagnostics.len(), place(first)),
+            [first, ..] => format!(
+                "the definition is refused: {} problems, the first: {}",
+                diagnostics.len(),
+                place(first)
+            ),
             [] => "the definition is refused".to_owned(),
         };
         ApiError { diagnostics, ..ApiError::invalid(message) }
@@ -164,7 +171,12 @@ mod tests {
 
     #[test]
     fn many_diagnostics_fit_into_a_header() {
-        let one = |line| Diagnostic { code: "unknown-key".into(), message: "x".repeat(200), line, ..Default::default() };
+        let one = |line| Diagnostic {
+            code: "unknown-key".into(),
+            message: "x".repeat(200),
+            line,
+            ..Default::default()
+        };
         let status = Status::from(ApiError::definition((1..=100).map(one).collect()));
         let info = ErrorInfo::decode(status.details()).unwrap();
         assert!(status.details().len() <= MAX_DETAIL_BYTES);

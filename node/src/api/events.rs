@@ -42,7 +42,10 @@ struct RunNames {
     version: Version,
 }
 
-pub(super) async fn list(ctx: Arc<Context>, request: ListEventsRequest) -> Result<Items<EventView>, ApiError> {
+pub(super) async fn list(
+    ctx: Arc<Context>,
+    request: ListEventsRequest,
+) -> Result<Items<EventView>, ApiError> {
     let run = RunId(request.run);
     let feed = ctx.replica.feed();
     let first = view(&ctx, false, FIRST_LOOK).await?;

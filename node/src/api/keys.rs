@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clawhive_proto::command::Kind;
-use clawhive_proto::{Command, GetKeyRequest, GetKeyResponse, Proposal, PutKey, PutKeyRequest, PutKeyResponse};
+use clawhive_proto::{
+    Command, GetKeyRequest, GetKeyResponse, Proposal, PutKey, PutKeyRequest, PutKeyResponse,
+};
 use clawhive_statemachine::read;
 use futures::stream::StreamExt;
 use sha2::{Digest, Sha256};

@@ -18,11 +18,11 @@ use std::time::Duration;
 
 use clawhive_proto::clawhive_server::{Clawhive, ClawhiveServer};
 use clawhive_proto::{
-    CancelRunRequest, CancelRunResponse, ClusterStatusRequest, ClusterStatusResponse, EventView, GetKeyRequest,
-    GetKeyResponse, GetRunRequest, ListEventsRequest, ListNodesRequest, ListNodesResponse, ListRunsRequest,
-    ListRunsResponse, LogChunk, MAX_MESSAGE_BYTES, PutKeyRequest, PutKeyResponse, PutWorkflowRequest,
-    PutWorkflowResponse, ReadLogsRequest, RunView, SubmitRunRequest, SubmitRunResponse, SubmitRunsRequest,
-    SubmitRunsResponse, WatchRunRequest,
+    CancelRunRequest, CancelRunResponse, ClusterStatusRequest, ClusterStatusResponse, EventView,
+    GetKeyRequest, GetKeyResponse, GetRunRequest, ListEventsRequest, ListNodesRequest, ListNodesResponse,
+    ListRunsRequest, ListRunsResponse, LogChunk, MAX_MESSAGE_BYTES, PutKeyRequest, PutKeyResponse,
+    PutWorkflowRequest, PutWorkflowResponse, ReadLogsRequest, RunView, SubmitRunRequest, SubmitRunResponse,
+    SubmitRunsRequest, SubmitRunsResponse, WatchRunRequest,
 };
 use clawhive_raft::View;
 use futures::Stream;

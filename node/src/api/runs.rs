@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clawhive_proto::command::Kind;
 use clawhive_proto::{
-    CancelRun, CancelRunRequest, CancelRunResponse, Command, GetRunRequest, ListRunsRequest, ListRunsResponse, Proposal,
-    RunState, RunView,
+    CancelRun, CancelRunRequest, CancelRunResponse, Command, GetRunRequest, ListRunsRequest,
+    ListRunsResponse, Proposal, RunState, RunView,
 };
 use clawhive_statemachine::ids::RunId;
 use clawhive_statemachine::{read, state};
@@ -24,7 +24,11 @@ pub(super) fn unknown(run: u64) -> ApiError {
     ApiError::not_found(format!("there is no run {run}"))
 }
 
-pub(super) async fn get(ctx: &Context, request: GetRunRequest, timeout: Duration) -> Result<RunView, ApiError> {
+pub(super) async fn get(
+    ctx: &Context,
+    request: GetRunRequest,
+    timeout: Duration,
+) -> Result<RunView, ApiError> {
     let run = check::run_id(request.run)?;
     let view = view(ctx, request.stale, timeout).await?;
     let mut found = read::run_view(&view, RunId(run), request.brief).ok_or_else(|| unknown(run))?;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clawhive_proto::command::Kind;
 use clawhive_proto::{
-    ClawBeat, ClawBeatReply, ClawState, Command, Confirmed, NotLeader, PeerError, RenewLeases, Renewal, Unknown,
-    claw_beat_reply,
+    ClawBeat, ClawBeatReply, ClawState, Command, Confirmed, NotLeader, PeerError, RenewLeases, Renewal,
+    Unknown, claw_beat_reply,
 };
 use clawhive_statemachine::ids::ClawId;
 use clawhive_statemachine::{ReadStore, read};
@@ -42,6 +42,7 @@ struct State {
 #[derive(Debug)]
 struct Heard {
     incarnation: Vec<u8>,
+    draining: bool,
     at: Duration,
 }
 
@@ -61,12 +62,13 @@ impl Beats {
         *self.lock() = State::default();
     }
 
-    /// Claws that were heard of lately under the incarnation that the state knows.
+    /// Claws that were heard of lately under the incarnation that the state knows, and that don't say they stop.
     pub(super) fn live(&self, view: &dyn ReadStore, now: Duration) -> BTreeSet<u64> {
         let state = self.lock();
         let fresh = state.heard.iter().filter(|(_, heard)| now.saturating_sub(heard.at) <= FRESH);
         let known = |claw: u64, heard: &Heard| {
-            read::claw(view, ClawId(claw)).is_some_and(|row| row.incarnation == heard.incarnation)
+            !heard.draining
+                && read::claw(view, ClawId(claw)).is_some_and(|row| row.incarnation == heard.incarnation)
         };
         fresh.filter(|(claw, heard)| known(**claw, heard)).map(|(claw, _)| *claw).collect()
     }
@@ -93,16 +95,19 @@ impl Beats {
         let now = ctx.clock.monotonic();
         let is_new = {
             let mut state = self.lock();
-            let heard = Heard { incarnation: beat.incarnation.clone(), at: now };
+            let heard = Heard { incarnation: beat.incarnation.clone(), draining: beat.draining, at: now };
             let before = state.heard.insert(beat.claw, heard);
             state.waiting.push((beat.clone(), answer));
-            !before.is_some_and(|old| old.incarnation == beat.incarnation && now.saturating_sub(old.at) <= FRESH)
+            !before
+                .is_some_and(|old| old.incarnation == beat.incarnation && now.saturating_sub(old.at) <= FRESH)
         };
         if is_new {
             self.newcomers.send_modify(|count| *count += 1);
         }
         self.arrived.notify_one();
-        answered.await.unwrap_or_else(|_| not_leader(ctx.status().leader.filter(|leader| *leader != ctx.me.node)))
+        answered
+            .await
+            .unwrap_or_else(|_| not_leader(ctx.status().leader.filter(|leader| *leader != ctx.me.node)))
     }
 }
 

@@ -42,7 +42,9 @@ pub(super) async fn run(leadership: Leadership) -> Over {
             waiting = true;
             match done {
                 Ok(()) => {}
-                Err(MemberError::NotLeader { .. } | MemberError::Shutdown) => return Over("not the leader".to_owned()),
+                Err(MemberError::NotLeader { .. } | MemberError::Shutdown) => {
+                    return Over("not the leader".to_owned());
+                }
                 Err(error) => {
                     tracing::warn!(node = id.0, ?step, %error, "a change of the membership failed, to be tried again");
                     tokio::time::sleep(PAUSE).await;

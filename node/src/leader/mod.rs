@@ -60,7 +60,9 @@ fn over(error: ProposeError) -> Result<ProposeError, Over> {
         ProposeError::NotLeader { .. } | ProposeError::NoCluster | ProposeError::Shutdown { .. } => {
             Err(Over(error.to_string()))
         }
-        ProposeError::NoQuorum { .. } | ProposeError::Timeout { .. } | ProposeError::TooLarge { .. } => Ok(error),
+        ProposeError::NoQuorum { .. } | ProposeError::Timeout { .. } | ProposeError::TooLarge { .. } => {
+            Ok(error)
+        }
     }
 }
 
@@ -68,7 +70,9 @@ fn over(error: ProposeError) -> Result<ProposeError, Over> {
 pub(crate) async fn run(ctx: Arc<Context>) {
     let mut status: watch::Receiver<clawhive_raft::Status> = ctx.replica.status();
     loop {
-        let Ok(began) = status.wait_for(|status| status.is_leader).await.map(|status| status.term) else { return };
+        let Ok(began) = status.wait_for(|status| status.is_leader).await.map(|status| status.term) else {
+            return;
+        };
         tracing::info!(node = ctx.me.node, term = began, "leads");
         let leadership = Leadership { ctx: ctx.clone(), since_ms: ctx.clock.now_ms() };
         ctx.beats.forget();

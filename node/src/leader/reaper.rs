@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clawhive_proto::Command;
 use clawhive_proto::command::Kind;
+use clawhive_statemachine::Touched;
 use clawhive_statemachine::plan::expire;
-use clawhive_statemachine::{ReadStore, Touched, read};
 
 use super::{Leadership, Over, over, pace};
 
@@ -24,7 +24,8 @@ pub(super) async fn run(leadership: Leadership) -> Over {
             for claw in &expired {
                 tracing::warn!(claw = claw.claw, "the lease of a claw has ended");
             }
-            let commands = expired.into_iter().map(|claw| Command { kind: Some(Kind::ExpireClaw(claw)) }).collect();
+            let commands =
+                expired.into_iter().map(|claw| Command { kind: Some(Kind::ExpireClaw(claw)) }).collect();
             if let Err(error) = ctx.propose_leading(commands).await.map_err(over) {
                 match error {
                     Err(over) => return over,
@@ -34,7 +35,7 @@ pub(super) async fn run(leadership: Leadership) -> Over {
             pace::breathe().await;
             continue;
         }
-        let next = next_expiry(&view, leadership.since_ms);
+        let next = expire::next_due_ms(&view, leadership.since_ms);
         drop(view);
         tokio::select! {
             tick = feed.touched(Touched::CLAWS.with(Touched::ASSIGNMENTS)) => {
@@ -44,11 +45,4 @@ pub(super) async fn run(leadership: Leadership) -> Over {
             () = pace::until(now_ms, next) => {}
         }
     }
-}
-
-/// When the first lease ends, as it looks now.
-fn next_expiry(view: &dyn ReadStore, since_ms: u64) -> Option<u64> {
-    let claws = read::claws(view);
-    let leased = claws.iter().filter(|(_, claw)| claw.used > 0);
-    leased.map(|(_, claw)| claw.renewed_at_ms.max(since_ms).saturating_add(claw.lease_ms)).min()
 }

@@ -18,7 +18,11 @@ pub(super) async fn run(leadership: Leadership) -> Over {
         let now_ms = ctx.clock.now_ms();
         let plan = fire::plan(&ctx.replica.view(), now_ms, BATCH);
         if let Some(command) = plan.command {
-            match ctx.propose_leading(vec![Command { kind: Some(Kind::FireTimers(command)) }]).await.map_err(over) {
+            match ctx
+                .propose_leading(vec![Command { kind: Some(Kind::FireTimers(command)) }])
+                .await
+                .map_err(over)
+            {
                 Ok(_) => continue,
                 Err(Err(over)) => return over,
                 Err(Ok(error)) => {

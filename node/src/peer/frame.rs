@@ -82,7 +82,8 @@ mod tests {
 
     #[test]
     fn a_join_needs_no_cluster_but_not_another_one() {
-        let frame = |cluster_id: Vec<u8>| Frame { cluster_id, kind: FrameKind::Join.into(), ..Frame::default() };
+        let frame =
+            |cluster_id: Vec<u8>| Frame { cluster_id, kind: FrameKind::Join.into(), ..Frame::default() };
         assert!(ME.check(&frame(Vec::new())).is_ok());
         assert!(ME.check(&frame(vec![2; 16])).is_err());
     }

@@ -30,11 +30,8 @@ pub async fn join(peers: &[String], request: &AddNode) -> Result<Welcome, JoinEr
 }
 
 async fn ask(addr: &str, request: &AddNode) -> Result<Welcome, String> {
-    let frame = Frame {
-        kind: FrameKind::Join.into(),
-        payload: request.encode_to_vec().into(),
-        ..Frame::default()
-    };
+    let frame =
+        Frame { kind: FrameKind::Join.into(), payload: request.encode_to_vec().into(), ..Frame::default() };
     let answer = call(addr, frame).await.map_err(|error| error.to_string())?;
     let reply = JoinReply::decode(answer.payload).map_err(|error| error.to_string())?;
     match reply.result {

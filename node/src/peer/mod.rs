@@ -9,6 +9,7 @@ mod links;
 mod server;
 
 pub use frame::Identity;
+pub(crate) use join::other_cluster;
 pub use join::{JoinError, join};
 pub use links::Links;
 pub use server::{Desk, PeerService};

@@ -149,7 +149,10 @@ fn checked(
             let frame = frame?;
             me.check(&frame)?;
             if frame.kind() != kind {
-                return Err(Status::invalid_argument(format!("a frame of kind {} in this stream", frame.kind)));
+                return Err(Status::invalid_argument(format!(
+                    "a frame of kind {} in this stream",
+                    frame.kind
+                )));
             }
             Ok(frame.payload)
         })
