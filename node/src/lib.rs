@@ -5,11 +5,13 @@ mod api;
 pub mod claw;
 pub mod config;
 mod context;
+pub mod definition;
 pub mod env;
 pub mod identity;
+pub mod import;
 mod leader;
 pub mod node;
 pub mod peer;
+pub mod template;
 
 pub use node::{Builder, Node, StartError};
-

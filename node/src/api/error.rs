@@ -55,12 +55,13 @@ impl ApiError {
     }
 
     /// A definition with all that is wrong with it.
-    pub(crate) fn definition(diagnostics: Vec<Diagnostic>) -> ApiError {
+    pub(crate) fn definition(diagnostics: Vec<Diagnostic>, omitted: usize) -> ApiError {
+        let count = diagnostics.len() + omitted;
         let message = match diagnostics.as_slice() {
             [one] => format!("the definition is refused: {}", place(one)),
             [first, ..] => format!(
                 "the definition is refused: {} problems, the first: {}",
-                diagnostics.len(),
+                count,
                 place(first)
             ),
             [] => "the definition is refused".to_owned(),
@@ -177,7 +178,7 @@ mod tests {
             line,
             ..Default::default()
         };
-        let status = Status::from(ApiError::definition((1..=100).map(one).collect()));
+        let status = Status::from(ApiError::definition((1..=100).map(one).collect(), 0));
         let info = ErrorInfo::decode(status.details()).unwrap();
         assert!(status.details().len() <= MAX_DETAIL_BYTES);
         assert!(info.diagnostics.len() > 20 && info.diagnostics[0].line == 1);

@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use super::check;
 use super::error::ApiError;
 use crate::context::{Context, rejection};
-use crate::definition::{self, Definition};
+use crate::definition;
 use crate::template::{self, Moment};
 
 /// Who acts, in events: there are no names of callers yet.
@@ -40,18 +40,19 @@ async fn parse(text: Vec<u8>) -> Result<Parsed, ApiError> {
     if text.len() > MAX_MESSAGE_BYTES {
         return Err(ApiError::too_large("the definition", text.len()));
     }
-    let parsed = if text.len() >= LARGE {
+    if text.len() >= LARGE {
         let read = tokio::task::spawn_blocking(move || read_definition(&text)).await;
         read.map_err(|error| ApiError::internal(format!("reading the definition broke off: {error}")))?
     } else {
         read_definition(&text)
-    };
-    parsed
+    }
 }
 
 fn read_definition(text: &[u8]) -> Result<Parsed, ApiError> {
-    let Definition { workflow, hash, .. } = definition::parse(text).map_err(ApiError::definition)?;
-    Ok(Parsed { workflow, hash: hash.to_vec() })
+    let read = definition::parse(text, "definition");
+    let workflow = read.map_err(|refused| ApiError::definition(refused.errors, refused.omitted))?.workflow;
+    let hash = definition::hash(&workflow).to_vec();
+    Ok(Parsed { workflow, hash })
 }
 
 pub(super) async fn put_workflow(
@@ -105,7 +106,7 @@ pub(super) async fn submit_run(
                 "a version is named beside a definition; name the workflow instead",
             ));
         }
-        Some(What::Definition(text)) => of_definition(ctx, parse(text.into()).await?, &request.params)?,
+        Some(What::Definition(text)) => of_definition(ctx, parse(text).await?, &request.params)?,
         Some(What::Workflow(name)) => of_name(ctx, &name, request.version, &request.params, timeout).await?,
     };
     plan.submit.idempotency_key = request.idempotency_key;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use clawhive_proto::command::Kind;
+use clawhive_proto::prost::Message;
 use clawhive_proto::{AssignTasks, Command, outcome};
 use clawhive_statemachine::plan::assign::{self, AssignInput};
 use clawhive_statemachine::{ReadStore, Touched};
@@ -12,6 +13,9 @@ use super::{Leadership, Over, over, pace};
 
 /// Grants in one entry: enough to fill many claws, few enough that the next entry is not held up.
 const BATCH: usize = 500;
+
+/// Bytes of resolved tasks in one entry.
+const BATCH_BYTES: usize = 1 << 20;
 
 pub(super) async fn run(leadership: Leadership) -> Over {
     match schedule(&leadership).await {
@@ -69,10 +73,18 @@ async fn assign_once(leadership: &Leadership) -> Result<bool, Over> {
 fn commands(view: &dyn ReadStore, grants: Vec<clawhive_proto::Grant>) -> Vec<Command> {
     let mut commands = Vec::new();
     let mut taken = Vec::with_capacity(grants.len());
+    let mut bytes = 0;
     for grant in grants {
         match resolve::grant(view, grant, &[]) {
-            Resolved::Grant(grant) => taken.push(grant),
+            Resolved::Grant(grant) => {
+                bytes += grant.resolved.as_ref().map_or(0, Message::encoded_len);
+                taken.push(grant);
+            }
             Resolved::Fail(fail) => commands.push(Command { kind: Some(Kind::FailTask(fail)) }),
+        }
+        // What is left over is planned again, on the state after this entry.
+        if bytes >= BATCH_BYTES {
+            break;
         }
     }
     if !taken.is_empty() {

@@ -33,8 +33,10 @@ enum Lane {
 #[derive(Clone)]
 pub struct Links {
     me: Identity,
-    channels: Arc<Mutex<HashMap<(String, Lane), PeerClient<Channel>>>>,
+    channels: Arc<Mutex<Channels>>,
 }
+
+type Channels = HashMap<(String, Lane), PeerClient<Channel>>;
 
 impl Links {
     /// No connection yet: each is made when it is first needed, and again when it broke.
