@@ -1,3 +1,10 @@
-//! The integration tests of the node.
+//! Whole nodes in this process, over real sockets, logs and tasks.
 
-mod definition;
+mod cluster;
+mod definitions;
+mod faults;
+mod idempotency;
+mod logs;
+mod one_node;
+mod starting;
+mod support;
