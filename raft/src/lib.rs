@@ -5,21 +5,36 @@
 //! socket (that is `clawhive-node`).
 #![forbid(unsafe_code)]
 
+mod batcher;
 mod codec;
+mod config;
 mod error;
 mod fatal;
 mod feed;
+mod flusher;
+mod machine;
+mod members;
+mod memlog;
 mod merge;
+mod network;
 mod options;
 mod overlay;
+mod propose;
+mod reach;
+mod reads;
 mod replica;
 mod rowkey;
 mod seams;
+mod serve;
+mod snapshot;
+mod state;
 mod statefile;
 mod status;
+mod status_task;
 mod transport;
 mod types;
 mod view;
+mod wire;
 
 pub use error::{HandleError, MemberError, OpenError, ProposeError, ReadError};
 pub use feed::{Feed, FeedClosed, Tick};

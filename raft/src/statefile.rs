@@ -251,6 +251,11 @@ impl Rows {
         }
     }
 
+    /// Err once reading has failed: what was read may lack rows.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        self.0.fatal.check()
+    }
+
     /// Every row, in order, for dumps.
     pub(crate) fn all(&self) -> Option<DiskRange> {
         self.range((Bound::Unbounded, Bound::Unbounded), false)

@@ -1,0 +1,7 @@
+//! Replicas in one process, over links in memory and directories on disk.
+
+mod cluster;
+mod failover;
+mod hub;
+mod snapshots;
+mod writes;
