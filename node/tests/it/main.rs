@@ -1,0 +1,6 @@
+//! Integration tests of the node.
+
+mod claw_cases;
+mod claw_output;
+mod claw_runtime;
+mod claw_support;
