@@ -62,8 +62,11 @@ async fn c_11_a_hundred_megabytes_do_not_pass_through_memory() {
     assert_eq!(tail, b"END-MARKER\n");
     assert!(start.elapsed() < Duration::from_secs(1));
 
-    let mut reader =
-        setup.claw.logs().read(LogQuery { run: key.0, attempt: 1, follow: true, ..LogQuery::default() }).unwrap();
+    let mut reader = setup
+        .claw
+        .logs()
+        .read(LogQuery { run: key.0, attempt: 1, follow: true, ..LogQuery::default() })
+        .unwrap();
     let (mut hash, mut bytes) = (Sha256::new(), 0);
     while let Some(piece) = reader.next().await.unwrap() {
         assert!(!piece.note);
@@ -85,7 +88,8 @@ async fn c_11_a_hundred_megabytes_do_not_pass_through_memory() {
 async fn output_is_seen_while_the_task_runs_and_streams_are_told_apart() {
     let setup = setup();
     let go = setup.dir.path().join("go");
-    let text = format!("echo out; echo err >&2; while ! [ -e {} ]; do sleep 0.02; done; echo end", go.display());
+    let text =
+        format!("echo out; echo err >&2; while ! [ -e {} ]; do sleep 0.02; done; echo end", go.display());
     let key = setup.cluster.assign(run(&text)).await;
     setup.cluster.start_of(key).await;
     let query = LogQuery { run: key.0, attempt: 1, follow: true, ..LogQuery::default() };

@@ -2,13 +2,14 @@
 //! run.
 
 use crate::claw_support::*;
-use clawhive_node::claw::Claw;
+use clawhive_node::claw::{Claw, LogQuery};
 use clawhive_proto::{Output, Reason, RejectionCode, command};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 fn sleep(case: u32) -> String {
-    format!("sleep {}{case}", std::process::id())
+    format!("sleep {}{case:03}", std::process::id())
 }
 
 fn lines(path: &Path) -> Vec<String> {
@@ -24,31 +25,33 @@ async fn three_hundred_tasks_leave_no_zombie() {
     }
     for (n, key) in keys.into_iter().enumerate() {
         let end = setup.cluster.end(key).await;
+        assert!(setup.cluster.state().started.contains(&key), "its start is on record");
         assert_eq!(matches!(end, Ended::Failed(_)), n % 3 == 0);
     }
-    // Other tests in this process have children, too: a moment without any zombie is enough.
+    // Other tests in this process have children, too: what counts is a zombie that stays.
     let limit = Instant::now() + Duration::from_secs(10);
-    while zombies() > 0 {
-        assert!(Instant::now() < limit, "{} zombies", zombies());
-        tokio::time::sleep(Duration::from_millis(3)).await;
+    let mut left = zombies();
+    while !left.is_empty() {
+        assert!(Instant::now() < limit, "zombies: {left:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        left = left.intersection(&zombies()).copied().collect();
     }
     let state = setup.cluster.state();
     let longest = state.reports.iter().map(Vec::len).max();
     assert!(longest > Some(1), "reports travel together");
 }
 
-fn zombies() -> usize {
+fn zombies() -> BTreeSet<u32> {
     let own = std::process::id().to_string();
     let is_zombie = |stat: String| {
         let mut fields = stat.rsplit(") ").next().unwrap_or_default().split(' ');
         fields.next() == Some("Z") && fields.next() == Some(own.as_str())
     };
-    std::fs::read_dir("/proc")
-        .unwrap()
-        .flatten()
-        .filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok())
-        .filter(|stat| is_zombie(stat.clone()))
-        .count()
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    entries
+        .filter(|entry| std::fs::read_to_string(entry.path().join("stat")).is_ok_and(is_zombie))
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -57,15 +60,14 @@ async fn a_stopped_attempt_gets_term_and_is_reported_with_the_reason() {
     let task = limits(run("trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done"), 0, 30_000);
     let key = setup.cluster.assign(task).await;
     setup.cluster.start_of(key).await;
-    let limit = Instant::now() + Duration::from_secs(10);
-    while !lines(&setup.dir.path().join(format!("logs/{}/0-1.log", key.0))).concat().contains("up") {
-        assert!(Instant::now() < limit);
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let query = LogQuery { run: key.0, attempt: 1, follow: true, ..LogQuery::default() };
+    let mut reader = setup.claw.logs().read(query).unwrap();
+    assert_eq!(reader.next().await.unwrap().unwrap().data, "up\n");
     setup.cluster.stop(key, Reason::Cancelled);
     let end = setup.cluster.end(key).await.failure();
     assert_eq!((end.reason(), end.exit_code), (Reason::Cancelled, Some(0)));
-    assert_eq!(setup.log(key).await, b"up\nbye\n");
+    assert!(setup.log(key).await.starts_with(b"up\n"));
+    assert!(setup.log(key).await.windows(4).any(|part| part == b"bye\n"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -113,7 +115,11 @@ async fn nothing_runs_after_the_lease() {
     let marks = lines(&file);
     let last_mark: u128 = marks.last().unwrap().parse().unwrap();
     assert!(last_mark > last_beat + 500_000_000, "it was running well into the lease");
-    assert!(last_mark < last_beat + lease.as_nanos(), "it ran {} ns too long", last_mark - last_beat - lease.as_nanos());
+    assert!(
+        last_mark < last_beat + lease.as_nanos(),
+        "it ran {} ns too long",
+        last_mark - last_beat - lease.as_nanos()
+    );
     assert_eq!(setup.cluster.state().ended.get(&key), None, "nothing is reported without a lease");
 
     // Back again: a new incarnation, the old attempt is lost, work goes on.
@@ -179,8 +185,9 @@ async fn a_report_is_repeated_unchanged_until_it_is_answered() {
     };
     assert!(count(|kind| matches!(kind, command::Kind::StartTask(_))) >= 2, "repeated");
     assert_eq!(count(|kind| matches!(kind, command::Kind::FailTask(_))), 0);
-    for batch in &reports {
-        assert!(reports.iter().filter(|other| *other == batch).count() >= 1);
+    // A batch that was not taken comes again as it was.
+    for batch in &reports[..4] {
+        assert!(reports.iter().filter(|other| *other == batch).count() >= 2, "{batch:?} of {reports:?}");
     }
     assert_eq!(setup.cluster.state().started.len(), 1);
 }
@@ -307,8 +314,11 @@ async fn a_restart_ends_what_an_earlier_process_left() {
         .spawn()
         .unwrap();
     let other = dir.path().join("elsewhere/7-0-1/.clawhive-output");
-    let mut stranger =
-        std::process::Command::new("sleep").arg(format!("{number}9")).env("CLAWHIVE_OUTPUT", other).spawn().unwrap();
+    let mut stranger = std::process::Command::new("sleep")
+        .arg(format!("{number}9"))
+        .env("CLAWHIVE_OUTPUT", other)
+        .spawn()
+        .unwrap();
     let cluster = Cluster::new();
     let claw = Claw::start(config(dir.path()), cluster.clone()).unwrap();
     // Registration comes after the cleaning.

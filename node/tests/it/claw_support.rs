@@ -7,8 +7,8 @@ use clawhive_node::claw::{
     Assignment, BeatError, BeatReply, Claw, ClawConfig, ClawDeps, ClawHandle, LogQuery, ReportError, Work,
 };
 use clawhive_proto::{
-    Command, CompleteTask, Done, EnvVar, FailTask, Outcome, Process, Reason, RegisterClaw, Rejection, RejectionCode,
-    Task, Timeouts, command, outcome, task,
+    Command, CompleteTask, Done, EnvVar, FailTask, Outcome, Process, Reason, RegisterClaw, Rejection,
+    RejectionCode, Task, Timeouts, command, outcome, task,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -60,6 +60,7 @@ pub struct State {
     /// When the last beat that was confirmed came in.
     pub last_beat_ns: u128,
     pub panic_on_outputs: bool,
+    /// Ends that were refused.
     pub rejected: Vec<RejectionCode>,
 }
 
@@ -172,8 +173,14 @@ impl Cluster {
         };
         let known = state.assigned.contains_key(&key) && !state.ended.contains_key(&key);
         if !known {
-            state.rejected.push(RejectionCode::StaleFence);
+            // A start may be sent twice.
+            if ended.is_some() {
+                state.rejected.push(RejectionCode::StaleFence);
+            }
             return rejected(RejectionCode::StaleFence);
+        }
+        if ended.is_none() && state.started.contains(&key) {
+            return rejected(RejectionCode::WrongState);
         }
         match ended {
             None => state.started.push(key),
@@ -189,7 +196,9 @@ impl Cluster {
 }
 
 fn rejected(code: RejectionCode) -> Outcome {
-    Outcome { kind: Some(outcome::Kind::Rejected(Rejection { code: code.into(), message: "refused".into() })) }
+    Outcome {
+        kind: Some(outcome::Kind::Rejected(Rejection { code: code.into(), message: "refused".into() })),
+    }
 }
 
 #[async_trait]
