@@ -1,3 +1,4 @@
 //! The integration tests of the node.
 
 mod definition;
+mod definition_examples;
