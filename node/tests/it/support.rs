@@ -15,7 +15,7 @@ use clawhive_proto::{
 };
 use tempfile::TempDir;
 use tonic::transport::Channel;
-use tonic::{Request, Status};
+use tonic::Status;
 
 pub type Client = ClawhiveClient<Channel>;
 
@@ -189,11 +189,4 @@ pub fn text(chunks: &[LogChunk]) -> String {
 
 pub fn info(status: &Status) -> ErrorInfo {
     ErrorInfo::decode(status.details()).unwrap()
-}
-
-/// A request with a deadline.
-pub fn within<T>(message: T, deadline: Duration) -> Request<T> {
-    let mut request = Request::new(message);
-    request.set_timeout(deadline);
-    request
 }
