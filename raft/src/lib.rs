@@ -40,7 +40,7 @@ pub use error::{HandleError, MemberError, OpenError, ProposeError, ReadError};
 pub use feed::{Feed, FeedClosed, Tick};
 pub use options::Options;
 pub use replica::{Committed, Replica};
-pub use seams::{AbortHook, Clock, Seams};
+pub use seams::{AbortHook, Clock, PrepareHook, Seams};
 pub use status::Status;
 pub use transport::{Peer, Transport, TransportError};
 pub use view::View;

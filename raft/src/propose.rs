@@ -104,6 +104,7 @@ impl Core {
     }
 
     async fn local(&self, proposal: Proposal) -> Result<Landed, Miss> {
+        let proposal = (self.prepare)(proposal);
         let (answer, landed) = oneshot::channel();
         if self.queue.send(Pending { proposal, answer }).await.is_err() {
             return Err(Miss::Stopped);

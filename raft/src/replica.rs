@@ -24,7 +24,7 @@ use crate::network::Network;
 use crate::options::Options;
 use crate::reach::Reach;
 use crate::reads::{self, Waiting};
-use crate::seams::Seams;
+use crate::seams::{PrepareHook, Seams};
 use crate::snapshot::Shelf;
 use crate::state::State;
 use crate::status::Status;
@@ -56,6 +56,7 @@ pub(crate) struct Core {
     pub(crate) state: Arc<State>,
     pub(crate) shelf: Shelf,
     pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) prepare: PrepareHook,
     pub(crate) reach: Arc<Reach>,
     pub(crate) status: watch::Receiver<Status>,
     pub(crate) queue: mpsc::Sender<Pending>,
@@ -297,6 +298,7 @@ async fn start(options: Options, seams: Seams, runtime: Handle) -> Result<(Core,
         state,
         shelf,
         transport: seams.transport,
+        prepare: seams.prepare,
         reach,
         status,
         queue,

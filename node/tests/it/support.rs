@@ -34,6 +34,8 @@ pub fn builder(data: &Path) -> Builder {
         .slots(4)
         .lease(Duration::from_secs(3))
         .cache(4 << 20)
+        // The machine may be busy with other tests.
+        .election(Duration::from_millis(50), Duration::from_millis(300), Duration::from_millis(600))
 }
 
 pub async fn client(address: SocketAddr) -> Client {
