@@ -6,9 +6,11 @@
 #![forbid(unsafe_code)]
 
 mod codec;
+pub mod disk;
 mod error;
 mod fatal;
 mod feed;
+pub mod log;
 mod merge;
 mod options;
 mod overlay;
