@@ -8,13 +8,14 @@
 mod batcher;
 mod codec;
 mod config;
+pub mod disk;
 mod error;
 mod fatal;
 mod feed;
 mod flusher;
+pub mod log;
 mod machine;
 mod members;
-mod memlog;
 mod merge;
 mod network;
 mod options;
