@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::disk::{Disk, RealDisk};
+use crate::statefile::Backend;
 use crate::transport::Transport;
 
 /// Wall-clock time, for the one stamp of time in the system.
@@ -19,12 +21,23 @@ pub struct Seams {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) abort: AbortHook,
+    /// Where the log lives.
+    pub(crate) disk: Arc<dyn Disk>,
+    /// Replaces redb's file; only tests of this crate do.
+    pub(crate) state_backend: Option<Backend>,
 }
 
 impl Seams {
     /// The real disk, and an abort that ends the process, with the given network and clock.
     pub fn new(transport: Arc<dyn Transport>, clock: Arc<dyn Clock>) -> Seams {
-        Seams { transport, clock, abort: Arc::new(abort_process) }
+        Seams { transport, clock, abort: Arc::new(abort_process), disk: Arc::new(RealDisk), state_backend: None }
+    }
+
+    /// Puts the log on another disk.
+    #[must_use]
+    pub fn with_disk(mut self, disk: Arc<dyn Disk>) -> Seams {
+        self.disk = disk;
+        self
     }
 
     /// Replaces what happens when the replica can't go on. After the hook was called the replica applies nothing more.
