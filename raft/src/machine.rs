@@ -150,3 +150,6 @@ impl RaftSnapshotBuilder<TypeConfig> for Machine {
 pub(crate) fn received(path: std::path::PathBuf) -> io::Result<SnapshotFile> {
     Ok(SnapshotFile { file: File::open(&path)?, path })
 }
+
+#[cfg(test)]
+mod tests;

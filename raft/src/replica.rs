@@ -15,10 +15,13 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{mpsc, watch};
 
 use crate::batcher::{self, Pending};
+use crate::disk::Disk;
 use crate::error::{HandleError, MemberError, OpenError, ProposeError, ReadError};
 use crate::fatal::Fatal;
 use crate::feed::Feed;
 use crate::flusher::Flusher;
+use crate::log::store::LogStore;
+use crate::log::{LogError, LogOptions};
 use crate::machine::Machine;
 use crate::network::Network;
 use crate::options::Options;
@@ -53,6 +56,7 @@ pub struct Replica {
 pub(crate) struct Core {
     pub(crate) node_id: u64,
     pub(crate) raft: Raft,
+    log: LogStore,
     pub(crate) state: Arc<State>,
     pub(crate) shelf: Shelf,
     pub(crate) transport: Arc<dyn Transport>,
@@ -230,6 +234,9 @@ impl Replica {
             return;
         }
         let _already_down = self.life.raft.shutdown().await;
+        if flush && let Err(error) = self.core.log.close().await {
+            tracing::error!(%error, "closing the log failed");
+        }
         let flusher = self.life.flusher.lock().unwrap_or_else(PoisonError::into_inner).take();
         let runtime = self.life.runtime.lock().unwrap_or_else(PoisonError::into_inner).take();
         let state = self.core.state.clone();
@@ -246,6 +253,25 @@ impl Replica {
     }
 }
 
+/// Opens the log. Where its end is torn, it must not end below what is known to be committed.
+fn open_log(
+    options: &Options,
+    disk: Arc<dyn Disk>,
+    state: &State,
+    shelf: &Shelf,
+    fatal: Arc<Fatal>,
+) -> Result<LogStore, OpenError> {
+    let applied = state.applied().0;
+    let snapshot = shelf.current().map_err(|error| OpenError::State(format!("the snapshot: {error}")))?;
+    // A state that came as a snapshot says nothing about the log: it may have come in its place.
+    let installed = snapshot.is_some_and(|(meta, _)| meta.last_log_id >= applied);
+    let known_committed = applied.filter(|_| !installed).map(|id| id.index);
+    let log_options = LogOptions { known_committed, ..LogOptions::default() };
+    let hook = Arc::new(move |error: &LogError| fatal.raise(format!("the log failed: {error}")));
+    LogStore::open(disk, &options.dir.join("log"), log_options, hook)
+        .map_err(|error| OpenError::Log(error.to_string()))
+}
+
 /// Opens the parts, on Raft's runtime.
 async fn start(options: Options, seams: Seams, runtime: Handle) -> Result<(Core, Flusher), OpenError> {
     let io = |what: &str| {
@@ -255,17 +281,17 @@ async fn start(options: Options, seams: Seams, runtime: Handle) -> Result<(Core,
     std::fs::create_dir_all(&options.dir).map_err(io("make the directory"))?;
     crate::statefile::sync_parent(&options.dir).map_err(io("sync the directory's name"))?;
     let fatal = Arc::new(Fatal::new(seams.abort));
-    let state = Arc::new(State::open(&options, seams.state_backend, fatal)?);
+    let state = Arc::new(State::open(&options, seams.state_backend, fatal.clone())?);
     let shelf = Shelf::open(options.dir.join("snapshots"), options.cluster_id).map_err(io("open the snapshots"))?;
     let interval = Duration::from_millis(options.flush_interval_ms);
     let flusher = Flusher::start(state.clone(), interval).map_err(io("start the flusher"))?;
     let machine = Machine::new(state.clone(), shelf.clone());
-    let log = crate::memlog::MemoryLog::default();
+    let log = open_log(&options, seams.disk, &state, &shelf, fatal)?;
     let window = Duration::from_millis(2 * options.election_max_ms);
     let reach = Arc::new(Reach::default());
     let network = Network { transport: seams.transport.clone(), reach: reach.clone(), stall: window };
     let config = crate::config::raft_config(&options)?;
-    let raft = Raft::new(options.node_id, Arc::new(config), network, log, machine)
+    let raft = Raft::new(options.node_id, Arc::new(config), network, log.clone(), machine)
         .await
         .map_err(|error| OpenError::Raft(error.to_string()))?;
     let (recovered, recovery) = watch::channel(false);
@@ -295,6 +321,7 @@ async fn start(options: Options, seams: Seams, runtime: Handle) -> Result<(Core,
     let core = Core {
         node_id: options.node_id,
         raft,
+        log,
         state,
         shelf,
         transport: seams.transport,

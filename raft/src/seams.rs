@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use clawhive_proto::Proposal;
 
+use crate::disk::{Disk, RealDisk};
 use crate::statefile::Backend;
 use crate::transport::Transport;
 
@@ -26,6 +27,8 @@ pub struct Seams {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) abort: AbortHook,
     pub(crate) prepare: PrepareHook,
+    /// Where the log lives.
+    pub(crate) disk: Arc<dyn Disk>,
     /// Replaces redb's file; only tests of this crate do.
     pub(crate) state_backend: Option<Backend>,
 }
@@ -33,7 +36,21 @@ pub struct Seams {
 impl Seams {
     /// The real disk, and an abort that ends the process, with the given network and clock.
     pub fn new(transport: Arc<dyn Transport>, clock: Arc<dyn Clock>) -> Seams {
-        Seams { transport, clock, abort: Arc::new(abort_process), prepare: Arc::new(|proposal| proposal), state_backend: None }
+        Seams {
+            transport,
+            clock,
+            abort: Arc::new(abort_process),
+            prepare: Arc::new(|proposal| proposal),
+            disk: Arc::new(RealDisk),
+            state_backend: None,
+        }
+    }
+
+    /// Puts the log on another disk.
+    #[must_use]
+    pub fn with_disk(mut self, disk: Arc<dyn Disk>) -> Seams {
+        self.disk = disk;
+        self
     }
 
     /// Replaces what happens when the replica can't go on. After the hook was called the replica applies nothing more.

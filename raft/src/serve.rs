@@ -16,7 +16,7 @@ use crate::error::HandleError;
 use crate::machine;
 use crate::replica::Core;
 use crate::snapshot::{Reader, SnapshotError};
-use crate::state::remove_if_there;
+use crate::statefile::remove_if_there;
 use crate::types::{SnapshotMeta, Vote};
 use crate::wire::{self, WireSnapshotStart};
 

@@ -293,3 +293,6 @@ impl Shelf {
         Ok(Some((meta, SnapshotFile { path, file })))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@
 //! fed; the flusher moves it to disk later. Must not: wait for a commit while applying, except when the overlay is full.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -20,7 +20,7 @@ use crate::fatal::Fatal;
 use crate::feed::{Feed, FeedSender};
 use crate::options::Options;
 use crate::overlay::{Batch, Layer, merge};
-use crate::statefile::{Backend, Facts, Owner, Rows, StateFile};
+use crate::statefile::{Backend, Facts, Opening, Owner, Rows, StateFile};
 use crate::types::{LogEntry, LogId, OutcomeBytes, StoredMembership};
 use crate::view::{Moment, View};
 
@@ -37,10 +37,8 @@ pub(crate) struct Bounds {
 
 /// What apply and the flusher share.
 pub(crate) struct State {
-    pub(crate) owner: Owner,
-    dir: PathBuf,
-    cache_bytes: usize,
-    backend: Option<Backend>,
+    path: PathBuf,
+    opening: Opening,
     pub(crate) bounds: Bounds,
     pub(crate) fatal: Arc<Fatal>,
     live: Mutex<Live>,
@@ -113,7 +111,8 @@ impl State {
     pub(crate) fn open(options: &Options, backend: Option<Backend>, fatal: Arc<Fatal>) -> Result<State, OpenError> {
         let owner = Owner { cluster_id: options.cluster_id, node_id: options.node_id };
         let path = options.dir.join(STATE_FILE);
-        let file = StateFile::open(&path, owner, options.cache_bytes, backend.as_ref(), fatal.clone())?;
+        let opening = Opening { owner, cache_bytes: options.cache_bytes, backend, fatal: fatal.clone() };
+        let file = StateFile::open(&path, &opening)?;
         let facts = file.facts()?;
         let disk = file.rows().map_err(|error| OpenError::State(error.to_string()))?;
         let live = Live {
@@ -126,10 +125,8 @@ impl State {
             disk_facts: facts.clone(),
         };
         Ok(State {
-            owner,
-            dir: options.dir.clone(),
-            cache_bytes: options.cache_bytes,
-            backend,
+            path,
+            opening,
             bounds: Bounds {
                 bytes: options.overlay_bytes,
                 entries: options.overlay_entries,
@@ -303,20 +300,15 @@ impl State {
         facts: Facts,
         next: impl FnMut() -> io::Result<Option<(Vec<u8>, Vec<u8>)>>,
     ) -> io::Result<()> {
-        let fresh = self.dir.join("state.new.redb");
-        remove_if_there(&fresh)?;
         let mut file = lock(&self.file);
         self.fatal.check()?;
-        let new = StateFile::open(&fresh, self.owner, self.cache_bytes, self.backend.as_ref(), self.fatal.clone())
-            .map_err(io::Error::other)?;
+        let new = StateFile::scratch(&self.path, &self.opening).map_err(io::Error::other)?;
         new.fill(&facts, next).map_err(|error| match error {
             redb::Error::Io(error) => error,
             other => io::Error::other(other),
         })?;
         let disk = new.rows().map_err(io::Error::other)?;
-        let path = self.dir.join(STATE_FILE);
-        std::fs::rename(&fresh, &path)?;
-        crate::statefile::sync_parent(&path)?;
+        new.adopt(&self.path)?;
         *file = new;
         {
             let mut live = lock(&self.live);
@@ -338,10 +330,5 @@ impl State {
     }
 }
 
-/// Removes what a crash may have left.
-pub(crate) fn remove_if_there(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
+#[cfg(test)]
+pub(crate) mod tests;
