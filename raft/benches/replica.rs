@@ -73,7 +73,11 @@ where
         futures::future::join_all(loops).await.into_iter().flat_map(|took| took.expect("it ran")).collect();
     took.sort_unstable();
     let rate = took.len() as f64 / begin.elapsed().as_secs_f64();
-    println!("{name} × {clients}: {rate:.0}/s, p50 {:?}, p99 {:?}", took[took.len() / 2], took[took.len() * 99 / 100]);
+    println!(
+        "{name} × {clients}: {rate:.0}/s, p50 {:?}, p99 {:?}",
+        took[took.len() / 2],
+        took[took.len() * 99 / 100]
+    );
 }
 
 #[tokio::main]

@@ -5,7 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use clawhive_proto::prost::Message;
 use clawhive_proto::{
-    Applied, FrameKind, MAX_MESSAGE_BYTES, NotLeader, Outcomes, PeerError, Proposal, ProposeReply, propose_reply,
+    Applied, FrameKind, MAX_MESSAGE_BYTES, NotLeader, Outcomes, PeerError, Proposal, ProposeReply,
+    propose_reply,
 };
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
@@ -37,7 +38,11 @@ enum Miss {
 
 impl Core {
     /// Anywhere, to the end.
-    pub(crate) async fn propose(&self, proposal: Proposal, timeout: Duration) -> Result<Committed, ProposeError> {
+    pub(crate) async fn propose(
+        &self,
+        proposal: Proposal,
+        timeout: Duration,
+    ) -> Result<Committed, ProposeError> {
         check_size(&proposal)?;
         let start = Instant::now();
         let deadline = start + timeout;
@@ -142,9 +147,9 @@ impl Core {
                         Ok(Landed { log_index, outcomes })
                     }
                     Some(propose_reply::Result::NotLeader(_)) => Err(Miss::Not),
-                    Some(propose_reply::Result::Error(PeerError { may_have_been_applied: false, .. })) => {
-                        Err(Miss::Not)
-                    }
+                    Some(propose_reply::Result::Error(PeerError {
+                        may_have_been_applied: false, ..
+                    })) => Err(Miss::Not),
                     Some(propose_reply::Result::Error(_)) | None => Err(Miss::Unknown),
                 }
             }

@@ -125,7 +125,10 @@ impl Core {
             self.local_read_index().await
         };
         let error = |message: &str| {
-            read_index_reply::Result::Error(PeerError { message: message.to_owned(), may_have_been_applied: false })
+            read_index_reply::Result::Error(PeerError {
+                message: message.to_owned(),
+                may_have_been_applied: false,
+            })
         };
         let result = match index {
             Ok(index) => read_index_reply::Result::Index(index),

@@ -134,7 +134,11 @@ impl Replica {
     }
 
     /// As [`Replica::propose`], but only when this node leads; never forwards. For the leader's loops.
-    pub async fn propose_local(&self, proposal: Proposal, timeout: Duration) -> Result<Committed, ProposeError> {
+    pub async fn propose_local(
+        &self,
+        proposal: Proposal,
+        timeout: Duration,
+    ) -> Result<Committed, ProposeError> {
         self.core.propose_local(proposal, timeout).await
     }
 
@@ -201,7 +205,10 @@ impl Replica {
 
     /// Answers a peer's stream of log entries: one reply for each frame, in order. Ends after the first that is not a
     /// plain acknowledgement.
-    pub fn handle_append(&self, frames: BoxStream<'static, Bytes>) -> BoxStream<'static, Result<Bytes, HandleError>> {
+    pub fn handle_append(
+        &self,
+        frames: BoxStream<'static, Bytes>,
+    ) -> BoxStream<'static, Result<Bytes, HandleError>> {
         self.core.handle_append(frames)
     }
 
@@ -282,7 +289,8 @@ async fn start(options: Options, seams: Seams, runtime: Handle) -> Result<(Core,
     crate::statefile::sync_parent(&options.dir).map_err(io("sync the directory's name"))?;
     let fatal = Arc::new(Fatal::new(seams.abort));
     let state = Arc::new(State::open(&options, seams.state_backend, fatal.clone())?);
-    let shelf = Shelf::open(options.dir.join("snapshots"), options.cluster_id).map_err(io("open the snapshots"))?;
+    let shelf =
+        Shelf::open(options.dir.join("snapshots"), options.cluster_id).map_err(io("open the snapshots"))?;
     let interval = Duration::from_millis(options.flush_interval_ms);
     let flusher = Flusher::start(state.clone(), interval).map_err(io("start the flusher"))?;
     let machine = Machine::new(state.clone(), shelf.clone());

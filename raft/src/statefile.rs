@@ -103,8 +103,8 @@ impl StateFile {
         let db = match &opening.backend {
             None => builder.create(path),
             Some(backend) => {
-                let backend =
-                    backend(path).map_err(|source| OpenError::Io { what: path.display().to_string(), source })?;
+                let backend = backend(path)
+                    .map_err(|source| OpenError::Io { what: path.display().to_string(), source })?;
                 builder.create_with_backend(Boxed(backend))
             }
         }

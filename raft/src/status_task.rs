@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clawhive_proto::FrameKind;
-use openraft::{Instant as _, ServerState};
 use openraft::async_runtime::WatchReceiver;
+use openraft::{Instant as _, ServerState};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -81,7 +81,8 @@ impl Observer {
         let fresh = |age: Option<Duration>| age.is_some_and(|age| age < self.window);
         let quorum_ok = match metrics.current_leader {
             _ if leads => {
-                voters == [self.node_id] || fresh(metrics.last_quorum_acked.map(|at| at.into_inner().elapsed()))
+                voters == [self.node_id]
+                    || fresh(metrics.last_quorum_acked.map(|at| at.into_inner().elapsed()))
             }
             Some(leader) => fresh(self.reach.age(leader)),
             None => false,
@@ -113,10 +114,13 @@ impl Observer {
 
     /// Asks every other voter whether it is there.
     fn probe(&self, status: &Status) {
-        for peer in status.members.iter().filter(|peer| peer.id != self.node_id && status.voters.contains(&peer.id)) {
+        for peer in
+            status.members.iter().filter(|peer| peer.id != self.node_id && status.voters.contains(&peer.id))
+        {
             let (transport, reach, peer) = (self.transport.clone(), self.reach.clone(), peer.clone());
             tokio::spawn(async move {
-                let probe = transport.call(&peer, FrameKind::ReadIndex, Bytes::from_static(PROBE), PROBE_EVERY);
+                let probe =
+                    transport.call(&peer, FrameKind::ReadIndex, Bytes::from_static(PROBE), PROBE_EVERY);
                 match tokio::time::timeout(PROBE_EVERY, probe).await {
                     Ok(Ok(_)) => reach.heard(peer.id),
                     _ => reach.failed(peer.id),
