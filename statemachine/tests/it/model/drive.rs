@@ -218,7 +218,7 @@ impl Driver {
 
     fn complete(&self, pick: u8) -> Option<Kind> {
         let (run, task, attempt, fence) = self.pick_live(pick)?;
-        let outputs_json = if pick % 3 == 0 { "{\"x\":1}".into() } else { String::new() };
+        let outputs_json = if pick.is_multiple_of(3) { "{\"x\":1}".into() } else { String::new() };
         Some(Kind::CompleteTask(CompleteTask { run, task, attempt, fence, outputs_json }))
     }
 
@@ -238,7 +238,7 @@ impl Driver {
                 resolved: None,
             })
             .collect();
-        if lie % 4 == 0 {
+        if lie.is_multiple_of(4) {
             let (run, task) = self.pick_any(lie);
             grants.push(Grant {
                 run,
