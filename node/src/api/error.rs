@@ -129,9 +129,10 @@ impl From<ProposeError> for ApiError {
             ProposeError::NoQuorum { .. } => ErrorCode::NoQuorum,
             ProposeError::Timeout { .. } => ErrorCode::Timeout,
             ProposeError::TooLarge { bytes, .. } => return ApiError::too_large("the write", *bytes),
-            ProposeError::NotLeader { .. } | ProposeError::NoCluster | ProposeError::Shutdown { .. } => {
-                ErrorCode::Unavailable
-            }
+            ProposeError::NotLeader { .. }
+            | ProposeError::LeaderLost
+            | ProposeError::NoCluster
+            | ProposeError::Shutdown { .. } => ErrorCode::Unavailable,
         };
         let may_have_been_applied = error.may_have_been_applied();
         ApiError { may_have_been_applied, ..ApiError::new(code, error.to_string()) }

@@ -110,6 +110,9 @@ impl<'s> Reader<'s> {
         loop {
             self.space();
             let start = self.at;
+            if self.peek() == Some(b'}') {
+                return Err(self.fault("the comma before this `}` has nothing after it"));
+            }
             if self.peek() != Some(b'"') {
                 return Err(self.fault(format!("expected a quoted key, found {}", self.found())));
             }

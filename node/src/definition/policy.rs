@@ -55,10 +55,10 @@ pub(crate) fn retries(report: &mut Report<'_>, node: &Node<'_>, path: &Path<'_>)
         part.bad = true;
         return part;
     }
-    let Some(map) = keys::level(report, node, path, Level::Retries) else {
-        part.bad = true;
-        return part;
-    };
+    let before = report.count();
+    let map = keys::level(report, node, path, Level::Retries);
+    part.bad = report.count() > before;
+    let Some(map) = map else { return RetriesPart { bad: true, ..part } };
     for entry in &map.entries {
         let (here, value) = (path.key(&entry.key), &entry.value);
         let read = match &*entry.key {

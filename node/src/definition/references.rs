@@ -68,6 +68,9 @@ pub(crate) fn check_params(report: &mut Report<'_>, node: &Node<'_>, path: &Path
         let here = path.key(&entry.key);
         let here = Here { text, span: *span, path: &here };
         for reference in sound_template(report, &here, &["run"]).unwrap_or_default() {
+            if reference.root != "run" {
+                continue;
+            }
             known(report, &reference, &PARAM_RUN_NAMES, locate(report, *span, reference.text), here.path);
         }
     }

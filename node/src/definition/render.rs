@@ -38,7 +38,7 @@ pub struct Frame<'a> {
 
 /// Every diagnostic with its place in the text, then the summary line.
 pub fn render(frame: &Frame<'_>, errors: &[Diagnostic], warnings: &[Diagnostic], omitted: usize) -> String {
-    let text = String::from_utf8_lossy(frame.text);
+    let text = without_controls(&String::from_utf8_lossy(frame.text));
     let lines = Lines::of(&text);
     let theme = match frame.style {
         Style::Terminal => GraphicalTheme::unicode(),
@@ -145,17 +145,13 @@ impl fmt::Debug for Shown<'_> {
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.diagnostic.message)
+        write!(f, "{} [{}]", self.diagnostic.message, self.diagnostic.code)
     }
 }
 
 impl std::error::Error for Shown<'_> {}
 
 impl miette::Diagnostic for Shown<'_> {
-    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        Some(Box::new(&self.diagnostic.code))
-    }
-
     fn severity(&self) -> Option<Severity> {
         Some(self.severity)
     }
@@ -199,6 +195,15 @@ impl Page<'_> {
     }
 }
 
+impl<'d> Page<'d> {
+    /// The place alone: it becomes the `file:line:column` of the heading.
+    fn place(&self, at: usize) -> MietteSpanContents<'d> {
+        let (line, column) = super::source::place(self.text, self.lines, at);
+        let (line, column) = (line.saturating_sub(1) as usize, column.saturating_sub(1) as usize);
+        MietteSpanContents::new_named(self.name.to_owned(), &[], (at, 0).into(), line, column, 1)
+    }
+}
+
 impl SourceCode for Page<'_> {
     fn read_span<'a>(
         &'a self,
@@ -207,6 +212,9 @@ impl SourceCode for Page<'_> {
         after: usize,
     ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
         let at = span.offset();
+        if before == 0 && after == 0 {
+            return Ok(Box::new(self.place(at)));
+        }
         let line = self.lines.line_of(at);
         let own = self.lines.range(self.text, line);
         let (mut start, mut end, mut first) = (own.start, own.end, line);
@@ -235,6 +243,19 @@ impl SourceCode for Page<'_> {
         let contents = MietteSpanContents::new_named(self.name.to_owned(), bytes, place, first, column, 1);
         Ok(Box::new(contents))
     }
+}
+
+/// The text with what steers a terminal replaced, byte for byte, so that places stay where they are.
+fn without_controls(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() && !matches!(c, '\n' | '\r' | '\t') {
+            out.extend(std::iter::repeat_n('?', c.len_utf8()));
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 fn floor(text: &str, mut at: usize) -> usize {

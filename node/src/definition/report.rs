@@ -146,6 +146,11 @@ impl<'s> Report<'s> {
         }
     }
 
+    /// How many errors were found so far.
+    pub fn count(&self) -> usize {
+        self.errors.len() + self.omitted
+    }
+
     /// Whether anything was found so far that refuses the file.
     pub fn failed(&self) -> bool {
         !self.errors.is_empty()

@@ -65,7 +65,8 @@ pub(crate) fn whole(
     match number.and_then(|number| u32::try_from(number).ok()).filter(|number| range.contains(number)) {
         Some(number) => Some(number),
         None => {
-            let message = format!("expected a whole number from {} to {}", range.start(), range.end());
+            let found = node.value.written().map_or_else(String::new, |text| format!(", found {}", shortened(text)));
+            let message = format!("expected a whole number from {} to {}{found}", range.start(), range.end());
             report.error("number", node.span, path, message, help);
             None
         }
@@ -191,6 +192,8 @@ pub(crate) struct NameRule {
     pub first: fn(u8) -> bool,
     pub rest: fn(u8) -> bool,
     pub max: usize,
+    /// What has such a name also has a title.
+    pub titled: bool,
 }
 
 /// Workflow and namespace names.
@@ -200,6 +203,7 @@ pub(crate) const WORKFLOW_NAME: NameRule = NameRule {
     first: |b| b.is_ascii_lowercase() || b.is_ascii_digit(),
     rest: |b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-'),
     max: 63,
+    titled: true,
 };
 
 /// Task names.
@@ -209,6 +213,7 @@ pub(crate) const TASK_NAME: NameRule = NameRule {
     first: |b| b.is_ascii_alphanumeric() || b == b'_',
     rest: |b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b':' | b'-'),
     max: 128,
+    titled: true,
 };
 
 /// Parameter and output names: what a template can write after a point.
@@ -218,6 +223,7 @@ pub(crate) const VALUE_NAME: NameRule = NameRule {
     first: |b| b.is_ascii_alphabetic() || b == b'_',
     rest: |b| b.is_ascii_alphanumeric() || b == b'_',
     max: 63,
+    titled: false,
 };
 
 /// Environment variable names.
@@ -230,6 +236,7 @@ pub(crate) const LABEL_NAME: NameRule = NameRule {
     first: |b| b.is_ascii_alphanumeric(),
     rest: |b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'/' | b'-'),
     max: 63,
+    titled: false,
 };
 
 impl NameRule {
@@ -253,7 +260,10 @@ pub(crate) fn name(
         return true;
     }
     let message = format!("{:?} is not a {}", shortened(name), rule.what);
-    let help = format!("the rule is {}; free text in any script belongs in `title`", rule.pattern);
+    let help = match rule.titled {
+        true => format!("the rule is {}; free text in any script belongs in `title`", rule.pattern),
+        false => format!("the rule is {}", rule.pattern),
+    };
     report.error("name", span, path, message, help);
     false
 }

@@ -55,7 +55,9 @@ pub(crate) fn read(report: &mut Report<'_>, root: &Node<'_>) -> Option<Workflow>
     if let Some(entry) = map.get("params") {
         references::check_params(report, &entry.value, &path.key("params"));
     }
-    remark_on_timeouts(report, map, &drafts);
+    if !report.failed() {
+        remark_on_timeouts(report, map, &drafts);
+    }
     workflow.tasks = drafts.into_iter().map(|draft| draft.task).collect();
     Some(workflow)
 }

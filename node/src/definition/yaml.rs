@@ -81,7 +81,8 @@ impl<'s> Builder<'s, '_, '_> {
                 Node { span: Span { start: span.start, end: end.end }, value: Value::List(items) }
             }
             Some(Frame::Map(span, map, _)) => {
-                Node { span: Span { start: span.start, end: end.end }, value: Value::Map(map) }
+                let value = if map.bad { Value::Bad } else { Value::Map(map) };
+                Node { span: Span { start: span.start, end: end.end }, value }
             }
             None => return Ok(()),
         };
@@ -108,10 +109,14 @@ impl<'s> Builder<'s, '_, '_> {
                     Value::Null => {
                         Some(Entry { key: self.source.slice(key.span).into(), key_span: key.span, value: node })
                     }
-                    Value::Bad => None,
+                    Value::Bad => {
+                        map.bad = true;
+                        None
+                    }
                     Value::List(_) | Value::Map(_) => {
                         let fault = complex_key(self.source, key.span);
                         self.report.fault(fault, &Path::ROOT);
+                        map.bad = true;
                         None
                     }
                 };

@@ -1,6 +1,6 @@
 //! Starting a node: data directory, identity, replica, servers, loops, claw, in this order.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use clawhive_proto::{AddNode, NodeRole};
@@ -61,7 +61,9 @@ impl Node {
         let me = peer::Identity { cluster_id: identity.cluster().unwrap_or_default(), node: identity.node };
         let clock = Arc::new(Clock::new());
         let links = Links::new(me);
-        let replica = open_replica(&settings, &mut data, me, &links, &clock, &own.peer_listen).await?;
+        let whole: Whole = Arc::default();
+        let seams = seams(&links, &clock, &whole);
+        let replica = open_replica(&settings, &mut data, me, seams, &own.peer_listen).await?;
 
         let ctx = Arc::new(Context {
             me,
@@ -72,6 +74,8 @@ impl Node {
             health: Health::default(),
             logs: OnceLock::new(),
         });
+        // Set once, here.
+        let _ = whole.set(Arc::downgrade(&ctx));
         let (stop, stopped) = watch::channel(false);
         let mut servers = JoinSet::new();
         let desk = Arc::new(NodeDesk { ctx: ctx.clone() });
@@ -178,12 +182,23 @@ async fn join(peers: &[String], data: &mut DataDir, own: &AddNode) -> Result<Ide
     Ok(identity)
 }
 
+/// The node around the replica, once there is one.
+type Whole = Arc<OnceLock<Weak<Context>>>;
+
+fn seams(links: &Links, clock: &Arc<Clock>, whole: &Whole) -> Seams {
+    let whole = whole.clone();
+    let prepare = move |proposal| match whole.get().and_then(Weak::upgrade) {
+        Some(ctx) => leader::handover::enrich(&ctx, proposal),
+        None => proposal,
+    };
+    Seams::new(Arc::new(links.clone()), Arc::new(WallClock(clock.clone()))).with_prepare(Arc::new(prepare))
+}
+
 async fn open_replica(
     settings: &Settings,
     data: &mut DataDir,
     me: peer::Identity,
-    links: &Links,
-    clock: &Arc<Clock>,
+    seams: Seams,
     peer_listen: &str,
 ) -> Result<Replica, StartError> {
     let dir = data.path().join(RAFT_DIR);
@@ -203,7 +218,6 @@ async fn open_replica(
         cache_bytes: usize::try_from(settings.cache).unwrap_or(usize::MAX),
         ..Options::default()
     };
-    let seams = Seams::new(Arc::new(links.clone()), Arc::new(WallClock(clock.clone())));
     let fault = |error: String| StartError::Replica(error);
     let replica = Replica::open(options, seams).await.map_err(|error| fault(error.to_string()))?;
     if fresh {
