@@ -3,5 +3,6 @@
 mod cluster;
 mod failover;
 mod hub;
+mod restarts;
 mod snapshots;
 mod writes;
