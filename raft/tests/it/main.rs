@@ -9,5 +9,6 @@ mod log_model;
 mod log_property;
 mod log_refuse;
 mod log_segments;
+mod restarts;
 mod snapshots;
 mod writes;
