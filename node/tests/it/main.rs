@@ -2,3 +2,7 @@
 
 mod definition;
 mod definition_examples;
+mod definition_hostile;
+mod definition_import;
+mod definition_meaning;
+mod definition_template;
