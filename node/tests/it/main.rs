@@ -14,3 +14,7 @@ mod one_node;
 mod starting;
 mod submits;
 mod support;
+mod definition_hostile;
+mod definition_import;
+mod definition_meaning;
+mod definition_template;
