@@ -24,6 +24,10 @@ thread_local! {
 /// What a pipe holds at most (unless root raised it): so much is taken after the end without waiting for the end of file.
 const PIPE_MAX: usize = 1024 * 1024;
 
+/// How long a pipe may stay open without being suspicious: a child that is being spawned at the same time holds a copy of
+/// every descriptor until it runs its program.
+const SPAWN_WAIT: Duration = Duration::from_millis(100);
+
 /// How long a pipe may stay open after everything that could be found was killed.
 const LAST_WAIT: Duration = Duration::from_millis(300);
 
