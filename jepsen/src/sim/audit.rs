@@ -33,6 +33,8 @@ pub struct Audit {
     pub known: BTreeMap<Vec<u8>, Rc<Graph>>,
     /// The graph of each stored version, by workflow name and version.
     pub versions: BTreeMap<(String, u64), Rc<Graph>>,
+    /// Tasks that succeeded.
+    pub tasks_succeeded: u64,
     last_ms: u64,
     requests: BTreeSet<Vec<u8>>,
 }
@@ -160,6 +162,7 @@ impl Audit {
             effects.count(Effect::StaleExpiry, u64::from(rejected == Some(RejectionCode::Renewed)));
         }
         (Kind::CompleteTask(it), _) if done => {
+            self.tasks_succeeded += 1;
             let place = (it.run, it.task);
             judge.see(&Fact::Accepted { place, attempt: it.attempt, fence: it.fence, success: true });
         }

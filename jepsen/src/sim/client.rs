@@ -45,7 +45,7 @@ impl Clients {
     /// Clients with a handful of workflows.
     pub fn new(seed: u64, profile: &Profile) -> Clients {
         let mut rng = Rng::of(seed, &[4]);
-        let mut pool: Vec<Rc<Graph>> = Vec::new();
+        let mut pool = vec![Rc::new(Graph::healthy(&mut rng))];
         for number in 0..rng.between(3, 7) {
             // Some share a name: they become versions of one workflow.
             let name = format!("w{}", number % 4);
@@ -71,7 +71,7 @@ impl Clients {
     }
 
     fn submit(&mut self, now: u64, repeats: bool) -> usize {
-        let mut graph = self.rng.index(self.pool.len());
+        let mut graph = if self.submitted == 0 { 0 } else { self.rng.index(self.pool.len()) };
         let mut key = String::new();
         if self.rng.chance(400) {
             key = format!("k{}", self.rng.below(12));
@@ -137,6 +137,14 @@ impl World {
         if let Some(request) = request {
             self.client_sends(request);
         }
+    }
+
+    /// After all faults: one more run, which must succeed like any other day.
+    pub fn client_checks(&mut self) {
+        let now = self.now;
+        self.clients.submitted = 0;
+        let request = self.clients.submit(now, false);
+        self.client_sends(request);
     }
 
     /// Sends a request, the first time or again.

@@ -155,5 +155,7 @@ impl World {
         if self.lead.is_none() {
             self.after(300, Event::Elect);
         }
+        self.succeeded_in_chaos = self.audit.tasks_succeeded;
+        self.client_checks();
     }
 }

@@ -23,6 +23,8 @@ pub struct Graph {
     pub hash: Vec<u8>,
     /// Longest time of an attempt.
     pub longest_ms: u64,
+    /// No attempt of it ever fails by itself.
+    pub healthy: bool,
 }
 
 /// More tasks than one entry may tell of an end.
@@ -63,6 +65,26 @@ impl Graph {
         let text = format!("{:?}", graph.workflow);
         let hash = text.bytes().fold(0, |hash, byte| splitmix(hash ^ u64::from(byte)));
         graph.hash = (0..4).flat_map(|part| splitmix(hash ^ part).to_be_bytes()).collect();
+        graph
+    }
+
+    /// A short workflow that nothing but a lost claw can hold up: with it, something can succeed in every seed.
+    pub fn healthy(rng: &mut Rng) -> Graph {
+        let mut graph = Graph { longest_ms: 500, healthy: true, ..Graph::default() };
+        for (task, needs) in fan(2).into_iter().enumerate() {
+            let name = format!("t{task}");
+            let retries = Some(Retries { max_attempts: 3, ..Retries::default() });
+            let executor = Some(Executor::Run("true".to_owned()));
+            graph.workflow.tasks.push(Task { name, needs: needs.clone(), executor, retries, ..Task::default() });
+            graph.needs.push(needs);
+        }
+        graph.workflow.namespace = "default".to_owned();
+        graph.workflow.name = "healthy".to_owned();
+        graph.workflow.priority = 9;
+        graph.max_attempts = vec![3; graph.needs.len()];
+        graph.doomed = vec![false; graph.needs.len()];
+        graph.unresolvable = graph.doomed.clone();
+        graph.hash = (0..4).flat_map(|_| rng.next().to_be_bytes()).collect();
         graph
     }
 

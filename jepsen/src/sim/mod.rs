@@ -88,6 +88,7 @@ fn guarded(seed: u64, trace: bool) -> Verdict {
             hash: 0,
             runs: 0,
             succeeded: 0,
+            vacuous: false,
             effects: Effects::default(),
             profile: Profile::of(seed),
         }
@@ -100,7 +101,7 @@ fn complaint(verdict: &Verdict) -> Option<String> {
     let again = format!("clawhive-jepsen sim --replay {seed} --trace");
     match &verdict.broken {
         Some(Broken { law, what }) => Some(format!("seed {seed}: {law}: {what} ({again})")),
-        None if verdict.succeeded == 0 => Some(format!("seed {seed}: vacuous: no run succeeded ({again})")),
+        None if verdict.vacuous => Some(format!("seed {seed}: vacuous: nothing succeeded under faults ({again})")),
         None => None,
     }
 }
@@ -108,7 +109,7 @@ fn complaint(verdict: &Verdict) -> Option<String> {
 fn summary(verdicts: &[Verdict], started: Instant) -> Exit {
     let sum = |of: fn(&Verdict) -> u64| verdicts.iter().map(of).sum::<u64>();
     let broken = verdicts.iter().filter(|verdict| verdict.broken.is_some()).count();
-    let vacuous = verdicts.iter().filter(|verdict| verdict.broken.is_none() && verdict.succeeded == 0).count();
+    let vacuous = verdicts.iter().filter(|verdict| verdict.broken.is_none() && verdict.vacuous).count();
     let mut effects = Effects::default();
     verdicts.iter().for_each(|verdict| effects.add(&verdict.effects));
     println!(

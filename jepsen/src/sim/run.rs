@@ -35,8 +35,10 @@ pub struct Verdict {
     pub hash: u64,
     /// Runs made.
     pub runs: usize,
-    /// Runs that succeeded; with none the seed proves nothing.
+    /// Runs that succeeded.
     pub succeeded: usize,
+    /// Nothing succeeded while there were faults, or no run at all: the seed proves nothing.
+    pub vacuous: bool,
     /// What the faults did.
     pub effects: Effects,
     /// The faults that were on.
@@ -82,6 +84,7 @@ pub fn run_seed(seed: u64, print: bool) -> Verdict {
         hash: world.trace.hash(),
         runs: world.audit.runs.len(),
         succeeded: world.audit.succeeded(),
+        vacuous: world.succeeded_in_chaos == 0 || world.audit.succeeded() == 0,
         effects: world.effects,
         profile: world.profile,
     }

@@ -115,6 +115,8 @@ pub struct World {
     pub steps: u64,
     /// True once all faults have ended.
     pub calm: bool,
+    /// Tasks that succeeded before that.
+    pub succeeded_in_chaos: u64,
     pub log: Vec<Rc<Entry>>,
     pub outcome_hashes: Vec<u64>,
     pub audit: Audit,
@@ -133,7 +135,8 @@ impl World {
     pub fn new(seed: u64, print: bool) -> World {
         let profile = Profile::of(seed);
         let clients = Clients::new(seed, &profile);
-        let audit = Audit { known: clients.graphs().collect(), ..Audit::default() };
+        let mut audit = Audit::default();
+        audit.known.extend(clients.graphs());
         World {
             seed,
             rng: Rng::of(seed, &[2]),
@@ -143,6 +146,7 @@ impl World {
             now: 0,
             steps: 0,
             calm: false,
+            succeeded_in_chaos: 0,
             log: Vec::new(),
             outcome_hashes: Vec::new(),
             audit,

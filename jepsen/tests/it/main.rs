@@ -1,0 +1,3 @@
+//! The checker checked, and real clusters under faults.
+
+mod simulation;
