@@ -99,6 +99,6 @@ impl Table {
     /// True for tables whose keys hold a sequence and are stored at most once in all time. A store may forget a
     /// deleted row of theirs at once instead of remembering that it is gone, when the row never reached the disk.
     pub const fn keys_are_unique(self) -> bool {
-        matches!(self, Table::Ready | Table::Held | Table::Assignments | Table::Backlog | Table::Events | Table::RunEvents)
+        matches!(self, Table::Ready | Table::Held | Table::Backlog | Table::Events | Table::RunEvents)
     }
 }

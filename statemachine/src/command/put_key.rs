@@ -1,0 +1,18 @@
+//! Stores a value under a key.
+
+use clawhive_proto::outcome::Kind as Answer;
+use clawhive_proto::{Done, KeyRow, PutKey};
+
+use crate::command::check_name;
+use crate::halt::Step;
+use crate::work::Work;
+use crate::{Table, key};
+
+pub(crate) fn apply(work: &mut Work<'_>, command: &PutKey) -> Step<Answer> {
+    check_name("the namespace", &command.namespace)?;
+    let key = key::key(&command.namespace, &command.key);
+    let created_at = work.get::<KeyRow>(Table::Keys, &key)?.map_or(work.log_index, |row| row.created_at);
+    let row = KeyRow { value: command.value.clone(), created_at, modified_at: work.log_index };
+    work.put(Table::Keys, &key, &row);
+    Ok(Answer::Done(Done {}))
+}
