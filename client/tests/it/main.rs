@@ -1,0 +1,5 @@
+//! The client against servers that live in the test and fail as told.
+
+mod calls;
+mod fake;
+mod streams;

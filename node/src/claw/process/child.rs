@@ -1,0 +1,105 @@
+//! A child process as a value: whoever drops it unreaped kills its group and has it reaped, so that no path through the
+//! claw, a panic included, leaves a process or a zombie.
+
+use super::super::executor::Exit;
+use super::spawn::Spawned;
+use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use std::io;
+
+pub(super) struct Child {
+    pid: Pid,
+    pidfd: OwnedFd,
+    exit: Option<Exit>,
+}
+
+impl AsRawFd for Child {
+    fn as_raw_fd(&self) -> RawFd {
+        self.pidfd.as_raw_fd()
+    }
+}
+
+impl Child {
+    /// The child and our ends of its pipes.
+    pub(super) fn new(spawned: Spawned) -> (Self, OwnedFd, OwnedFd) {
+        let Spawned { pid, pidfd, stdout, stderr } = spawned;
+        (Self { pid, pidfd, exit: None }, stdout, stderr)
+    }
+
+    /// Set once it is reaped.
+    pub(super) fn exit(&self) -> Option<Exit> {
+        self.exit
+    }
+
+    /// To the group, as long as its leader is not reaped: until then the number cannot belong to anything else.
+    pub(super) fn signal_group(&self, signal: Signal) {
+        if self.exit.is_none()
+            && let Err(errno) = rustix::process::kill_process_group(self.pid, signal)
+            && errno != Errno::SRCH
+        {
+            tracing::warn!(pid = self.pid.as_raw_nonzero(), %errno, "cannot signal a process group");
+        }
+    }
+
+    /// Whether a member of the group is left after the leader was reaped.
+    pub(super) fn group_remains(&self) -> bool {
+        rustix::process::test_kill_process_group(self.pid) != Err(Errno::SRCH)
+    }
+
+    /// When the leader has ended: kills the rest of its group, then reaps the leader. Does not wait: `WouldBlock` is the
+    /// only error.
+    pub(super) fn try_reap(&mut self) -> io::Result<Exit> {
+        if let Some(exit) = self.exit {
+            return Ok(exit);
+        }
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        match self.waitid(look | WaitIdOptions::NOWAIT) {
+            Ok(None) => return Err(io::ErrorKind::WouldBlock.into()),
+            // Any other error comes from an embedding process that reaps our children; the second call says so.
+            Ok(Some(_)) | Err(_) => {}
+        }
+        self.signal_group(Signal::KILL);
+        let exit = match self.waitid(look) {
+            Ok(Some(status)) => match (status.exit_status(), status.terminating_signal()) {
+                (Some(code), _) => Exit::Code(code),
+                (None, Some(signal)) => Exit::Signal(signal),
+                (None, None) => Exit::Unknown,
+            },
+            // An embedding process that ignores SIGCHLD or waits for every child was faster.
+            Ok(None) | Err(_) => Exit::Unknown,
+        };
+        self.exit = Some(exit);
+        Ok(exit)
+    }
+
+    fn waitid(&self, options: WaitIdOptions) -> Result<Option<rustix::process::WaitIdStatus>, Errno> {
+        loop {
+            match rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), options) {
+                Err(Errno::INTR) => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if self.exit.is_some() {
+            return;
+        }
+        self.signal_group(Signal::KILL);
+        let Ok(pidfd) = self.pidfd.try_clone() else {
+            // No descriptor to hand on: wait here, the process is being killed.
+            let _ = self.waitid(WaitIdOptions::EXITED);
+            return;
+        };
+        // Rare, and there may be no runtime left: a thread.
+        let reaper = std::thread::Builder::new().name("claw-reaper".into()).spawn(move || {
+            let _ = rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED);
+        });
+        if reaper.is_err() {
+            let _ = self.waitid(WaitIdOptions::EXITED);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What the parts of one node have in common. Owns nothing of its own and decides nothing.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use clawhive_proto::{Command, Outcome, PeerStatus, Proposal, outcome};
+use clawhive_raft::{Committed, Peer, ProposeError, Replica, Status};
+
+use crate::claw::LogStore;
+use crate::env::Clock;
+use crate::leader::{Beats, Health, handover};
+use crate::peer::{Identity, Links};
+
+/// What the parts of one node have in common.
+pub(crate) struct Context {
+    /// Who this node is.
+    pub(crate) me: Identity,
+    /// Its replica.
+    pub(crate) replica: Replica,
+    /// Its connections to peers.
+    pub(crate) links: Links,
+    /// Its clock.
+    pub(crate) clock: Arc<Clock>,
+    /// Beats that reached it as the leader.
+    pub(crate) beats: Beats,
+    /// Whether its leader loops are alive.
+    pub(crate) health: Health,
+    /// Logs of the attempts that ran here; set when the claw has started.
+    pub(crate) logs: OnceLock<LogStore>,
+}
+
+/// The version of this binary.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+impl Context {
+    /// Who acts, in events: this node by itself.
+    pub(crate) fn actor(&self) -> String {
+        format!("node:{}", self.me.node)
+    }
+
+    /// The replica's status right now.
+    pub(crate) fn status(&self) -> Status {
+        self.replica.status().borrow().clone()
+    }
+
+    /// Proposes from any node, with what the leader would add when this is the leader.
+    pub(crate) async fn propose(
+        &self,
+        proposal: Proposal,
+        timeout: Duration,
+    ) -> Result<Committed, ProposeError> {
+        self.replica.propose(handover::enrich(self, proposal), timeout).await
+    }
+
+    /// Proposes as this node by itself; only while it leads.
+    pub(crate) async fn propose_leading(&self, commands: Vec<Command>) -> Result<Committed, ProposeError> {
+        let proposal = Proposal { request_id: Vec::new(), actor: self.actor(), commands };
+        self.replica.propose_local(proposal, Duration::from_secs(5)).await
+    }
+
+    /// Where a member listens for its peers.
+    pub(crate) fn peer(&self, node: u64) -> Option<Peer> {
+        self.replica.status().borrow().members.iter().find(|peer| peer.id == node).cloned()
+    }
+
+    /// This node, as it is now.
+    pub(crate) fn peer_status(&self) -> PeerStatus {
+        let status = self.replica.status();
+        let status = status.borrow();
+        PeerStatus {
+            node: self.me.node,
+            applied_index: status.applied,
+            term: status.term,
+            leader: status.is_leader,
+            version: VERSION.to_owned(),
+        }
+    }
+}
+
+/// The rejection in an outcome, if it is one.
+pub(crate) fn rejection(outcome: &Outcome) -> Option<&clawhive_proto::Rejection> {
+    match &outcome.kind {
+        Some(outcome::Kind::Rejected(rejection)) => Some(rejection),
+        _ => None,
+    }
+}

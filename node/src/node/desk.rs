@@ -1,0 +1,71 @@
+//! What this node answers its peers itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use clawhive_proto::command::Kind;
+use clawhive_proto::{
+    AddNode, AttemptLogRequest, ClawBeat, ClawBeatReply, Command, JoinReply, LogChunk, PeerError, PeerStatus,
+    Proposal, Welcome, join_reply, outcome,
+};
+use futures::stream::BoxStream;
+use tonic::Status;
+
+use crate::api;
+use crate::context::{Context, rejection};
+use crate::env;
+use crate::leader::handover;
+use crate::peer::Desk;
+
+/// How long an admission may take, elections included.
+const ADMISSION: Duration = Duration::from_secs(5);
+
+pub(super) struct NodeDesk {
+    pub(super) ctx: Arc<Context>,
+}
+
+#[async_trait]
+impl Desk for NodeDesk {
+    async fn beat(&self, beat: ClawBeat) -> ClawBeatReply {
+        self.ctx.beats.beat(&self.ctx, beat).await
+    }
+
+    async fn admit(&self, request: AddNode) -> JoinReply {
+        let proposal = Proposal {
+            request_id: env::request_id().to_vec(),
+            actor: self.ctx.actor(),
+            commands: vec![Command { kind: Some(Kind::AddNode(request)) }],
+        };
+        let error = |message: String, may_have_been_applied| {
+            join_reply::Result::Error(PeerError { message, may_have_been_applied })
+        };
+        let result = match self.ctx.propose(proposal, ADMISSION).await {
+            Err(refused) => error(refused.to_string(), refused.may_have_been_applied()),
+            Ok(committed) => match committed.outcomes.first() {
+                Some(outcome) => match (&outcome.kind, rejection(outcome)) {
+                    (Some(outcome::Kind::NodeAdded(added)), _) => {
+                        let cluster_id = self.ctx.me.cluster_id.to_vec();
+                        join_reply::Result::Welcome(Welcome { node: added.node, cluster_id })
+                    }
+                    (_, Some(rejection)) => error(rejection.message.clone(), false),
+                    _ => error("an outcome of another kind".to_owned(), true),
+                },
+                None => error("no outcome".to_owned(), true),
+            },
+        };
+        JoinReply { result: Some(result) }
+    }
+
+    fn status(&self) -> PeerStatus {
+        self.ctx.peer_status()
+    }
+
+    fn enrich(&self, proposal: Proposal) -> Proposal {
+        handover::enrich(&self.ctx, proposal)
+    }
+
+    fn attempt_log(&self, request: AttemptLogRequest) -> BoxStream<'static, Result<LogChunk, Status>> {
+        api::attempt_log(self.ctx.clone(), request)
+    }
+}

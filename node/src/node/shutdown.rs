@@ -1,0 +1,65 @@
+//! Ending a node well: hand over leadership, take no new work, wait, then stop what runs.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use tokio::time::timeout;
+
+use super::Node;
+use crate::context::Context;
+
+/// How long a handover of the leadership may take.
+const HANDOVER: Duration = Duration::from_secs(2);
+
+/// How long open calls may go on once everything else has ended.
+const LAST_CALLS: Duration = Duration::from_millis(500);
+
+impl Node {
+    /// Hands over leadership if it can, takes no new work, gives what runs so much time, then stops it; then leaves. What
+    /// was stopped runs elsewhere. Everything acknowledged is durable when this returns.
+    pub async fn shutdown(mut self, grace: Duration) {
+        let node = self.id();
+        tracing::info!(node, ?grace, "shutting down");
+        self.claw_deps.start_draining();
+        hand_over(&self.ctx).await;
+        // The leader hears at once that this claw takes nothing new; when it does not, a grant is given back later.
+        let told = timeout(Duration::from_secs(1), self.claw_deps.extra_beat()).await;
+        if told.is_err() {
+            tracing::debug!(node, "no leader was told of the drain");
+        }
+        self.claw.drain(grace).await;
+        self.stop.send_replace(true);
+        let ended = timeout(LAST_CALLS, async { while self.servers.join_next().await.is_some() {} }).await;
+        if ended.is_err() {
+            tracing::debug!(node, "open calls are cut off");
+        }
+        self.tasks.shutdown().await;
+        self.ctx.replica.shutdown().await;
+        self.servers.shutdown().await;
+        tracing::info!(node, "stopped");
+    }
+}
+
+/// Asks the voter that is furthest along to lead. Nothing happens when there is none that answers.
+async fn hand_over(ctx: &Context) {
+    let status = ctx.status();
+    if !status.is_leader {
+        return;
+    }
+    let others =
+        status.members.iter().filter(|peer| peer.id != ctx.me.node && status.voters.contains(&peer.id));
+    let asked =
+        others.map(|peer| async move { ctx.links.status(peer, Duration::from_millis(500)).await.ok() });
+    let answers = join_all(asked).await;
+    let Some(best) = answers.into_iter().flatten().max_by_key(|answer| answer.applied_index) else { return };
+    if let Err(error) = ctx.replica.transfer_leader(best.node).await {
+        tracing::warn!(to = best.node, %error, "the leadership is not handed over");
+        return;
+    }
+    let mut watch = ctx.replica.status();
+    let gone = watch.wait_for(|status| status.leader.is_some_and(|leader| leader != ctx.me.node));
+    match timeout(HANDOVER, gone).await {
+        Ok(_) => tracing::info!(to = best.node, "the leadership is handed over"),
+        Err(_) => tracing::warn!(to = best.node, "the leadership was not taken over in time"),
+    }
+}

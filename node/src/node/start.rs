@@ -1,0 +1,219 @@
+//! Starting a node: data directory, identity, replica, servers, loops, claw, in this order.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use clawhive_proto::{AddNode, NodeRole};
+use clawhive_raft::{Options, Replica, Seams};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::claw_deps::NodeClaw;
+use super::desk::NodeDesk;
+use super::{Node, StartError, presence, serve};
+use crate::api::Api;
+use crate::claw::{Claw, ClawConfig};
+use crate::config::{Begin, Role, Settings};
+use crate::context::{Context, VERSION};
+use crate::env::{self, Clock};
+use crate::identity::{DataDir, FORMAT, Identity, format_id};
+use crate::leader::{self, Beats, Health};
+use crate::peer::{self, Links, PeerService};
+
+/// The id of the node that founds a cluster: the index of an entry that adds nobody.
+const FOUNDER: u64 = 1;
+
+/// Where the replica keeps its log and state, below the data directory.
+const RAFT_DIR: &str = "raft";
+
+/// How long the cluster may take to let a node in before the start fails.
+const JOIN_PATIENCE: Duration = Duration::from_secs(30);
+
+struct WallClock(Arc<Clock>);
+
+impl clawhive_raft::Clock for WallClock {
+    fn now_ms(&self) -> u64 {
+        self.0.now_ms()
+    }
+}
+
+impl Node {
+    /// Starts a node. It serves once [`Node::ready`] returns.
+    pub async fn start(settings: Settings) -> Result<Node, StartError> {
+        let mut data = DataDir::open(&settings.data)?;
+        let (client_listener, listen) = serve::bind(settings.listen, "clients").await?;
+        let (peer_listener, peer_listen) = serve::bind(settings.peer_listen, "peers").await?;
+        let told = |advertise: &Option<String>, taken: std::net::SocketAddr| {
+            advertise.clone().unwrap_or_else(|| taken.to_string())
+        };
+        let mut own = AddNode {
+            join_id: Vec::new(),
+            node: 0,
+            listen: told(&settings.advertise, listen),
+            peer_listen: told(&settings.peer_advertise, peer_listen),
+            role: match settings.role {
+                Role::Voter => NodeRole::Voter.into(),
+                Role::Claw => NodeRole::Claw.into(),
+            },
+            version: VERSION.to_owned(),
+        };
+        let identity = identify(&settings, &mut data, &mut own).await?;
+        let me = peer::Identity { cluster_id: identity.cluster().unwrap_or_default(), node: identity.node };
+        let clock = Arc::new(Clock::new());
+        let links = Links::new(me);
+        let replica = open_replica(&settings, &mut data, me, &links, &clock, &own.peer_listen).await?;
+
+        let ctx = Arc::new(Context {
+            me,
+            replica,
+            links,
+            clock,
+            beats: Beats::default(),
+            health: Health::default(),
+            logs: OnceLock::new(),
+        });
+        let (stop, stopped) = watch::channel(false);
+        let mut servers = JoinSet::new();
+        let desk = Arc::new(NodeDesk { ctx: ctx.clone() });
+        let service = PeerService::server(me, ctx.replica.clone(), desk);
+        servers.spawn(serve::peers(peer_listener, service, stopped.clone()));
+
+        let claw_deps = Arc::new(NodeClaw::new(ctx.clone()));
+        let claw = Claw::start(claw_config(&settings, &ctx, &own), claw_deps.clone())?;
+        // Set once, here.
+        let _ = ctx.logs.set(claw.logs());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(leader::run(ctx.clone()));
+        tasks.spawn(presence::announce(ctx.clone(), own));
+        tasks.spawn(presence::greet_leaders(ctx.clone(), claw_deps.clone()));
+        servers.spawn(serve::clients(client_listener, Api::server(ctx.clone()), stopped));
+        tracing::info!(node = me.node, %listen, %peer_listen, cluster = format_id(&me.cluster_id), "started");
+        Ok(Node { ctx, claw, claw_deps, listen, peer_listen, stop, servers, tasks, data })
+    }
+}
+
+fn claw_config(settings: &Settings, ctx: &Context, own: &AddNode) -> ClawConfig {
+    let mut config = ClawConfig::new(ctx.me.node, &settings.data);
+    config.slots = settings.slots;
+    config.lease = settings.lease;
+    config.labels = settings.labels.clone();
+    config.server_addr = own.listen.clone();
+    config.version = VERSION.to_owned();
+    config
+}
+
+/// Finds out who this node is: from its directory, by founding a cluster, or by being let in.
+async fn identify(
+    settings: &Settings,
+    data: &mut DataDir,
+    own: &mut AddNode,
+) -> Result<Identity, StartError> {
+    let path = data.path().to_owned();
+    let known = data.identity().filter(|identity| identity.is_member()).cloned();
+    let identity = match (known, &settings.begin) {
+        (Some(identity), Begin::Bootstrap) => {
+            return Err(StartError::NotEmpty { path, node: identity.node, cluster: identity.cluster_id });
+        }
+        (Some(identity), begin) => {
+            let me =
+                peer::Identity { cluster_id: identity.cluster().unwrap_or_default(), node: identity.node };
+            if let Begin::Join(peers) = begin
+                && let Some(reason) = peer::other_cluster(peers, &me).await
+            {
+                return Err(StartError::OtherCluster { path, cluster: identity.cluster_id, reason });
+            }
+            identity
+        }
+        (None, Begin::Restart) => return Err(StartError::Empty { path }),
+        (None, Begin::Bootstrap | Begin::BootstrapIfEmpty) => {
+            let identity = Identity {
+                format: FORMAT,
+                cluster_id: format_id(&env::random_id()),
+                node: FOUNDER,
+                join_id: format_id(&env::random_id()),
+                fresh: true,
+            };
+            data.set_identity(identity.clone())?;
+            identity
+        }
+        (None, Begin::Join(peers)) => join(peers, data, own).await?,
+    };
+    own.node = identity.node;
+    own.join_id = identity.join().unwrap_or_default().to_vec();
+    Ok(identity)
+}
+
+/// The join id is written before anyone is asked: a join that is cut off is repeated as the same one.
+async fn join(peers: &[String], data: &mut DataDir, own: &AddNode) -> Result<Identity, StartError> {
+    let mut identity = match data.identity() {
+        Some(identity) => identity.clone(),
+        None => Identity {
+            format: FORMAT,
+            cluster_id: String::new(),
+            node: 0,
+            join_id: format_id(&env::random_id()),
+            fresh: true,
+        },
+    };
+    data.set_identity(identity.clone())?;
+    let mut request = own.clone();
+    request.join_id = identity.join().unwrap_or_default().to_vec();
+    let started = tokio::time::Instant::now();
+    let welcome = loop {
+        match peer::join(peers, &request).await {
+            Ok(welcome) => break welcome,
+            Err(error) if started.elapsed() > JOIN_PATIENCE => return Err(error.into()),
+            Err(error) => {
+                tracing::warn!(%error, "not let in yet");
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+        }
+    };
+    if welcome.node == 0 || welcome.cluster_id.len() != 16 {
+        return Err(StartError::Welcome(format!("node {} of {:?}", welcome.node, welcome.cluster_id)));
+    }
+    identity.node = welcome.node;
+    identity.cluster_id = format_id(&welcome.cluster_id);
+    data.set_identity(identity.clone())?;
+    Ok(identity)
+}
+
+async fn open_replica(
+    settings: &Settings,
+    data: &mut DataDir,
+    me: peer::Identity,
+    links: &Links,
+    clock: &Arc<Clock>,
+    peer_listen: &str,
+) -> Result<Replica, StartError> {
+    let dir = data.path().join(RAFT_DIR);
+    let fresh = data.identity().is_some_and(|identity| identity.fresh);
+    let is_there = dir.read_dir().is_ok_and(|mut entries| entries.next().is_some());
+    if !fresh && !is_there {
+        return Err(StartError::LogLost { path: data.path().to_owned(), node: me.node });
+    }
+    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let options = Options {
+        dir,
+        node_id: me.node,
+        cluster_id: me.cluster_id,
+        heartbeat_ms: millis(settings.heartbeat),
+        election_min_ms: millis(settings.election_min),
+        election_max_ms: millis(settings.election_max),
+        cache_bytes: usize::try_from(settings.cache).unwrap_or(usize::MAX),
+        ..Options::default()
+    };
+    let seams = Seams::new(Arc::new(links.clone()), Arc::new(WallClock(clock.clone())));
+    let fault = |error: String| StartError::Replica(error);
+    let replica = Replica::open(options, seams).await.map_err(|error| fault(error.to_string()))?;
+    if fresh {
+        if me.node == FOUNDER {
+            replica.bootstrap(peer_listen).await.map_err(|error| fault(error.to_string()))?;
+        }
+        if let Some(mut identity) = data.identity().cloned() {
+            identity.fresh = false;
+            data.set_identity(identity)?;
+        }
+    }
+    Ok(replica)
+}

@@ -1,0 +1,43 @@
+//! What a replica takes from outside: network, clock, and the way to die. The simulator replaces each.
+
+use std::sync::Arc;
+
+use crate::transport::Transport;
+
+/// Wall-clock time, for the one stamp of time in the system.
+pub trait Clock: Send + Sync + 'static {
+    /// Milliseconds since the Unix epoch. May jump; the replica never stamps backwards within one leadership.
+    fn now_ms(&self) -> u64;
+}
+
+/// Called once with the reason when the replica can't go on: failed storage or a broken invariant.
+pub type AbortHook = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// The outside of a replica.
+#[derive(Clone)]
+pub struct Seams {
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) abort: AbortHook,
+}
+
+impl Seams {
+    /// The real disk, and an abort that ends the process, with the given network and clock.
+    pub fn new(transport: Arc<dyn Transport>, clock: Arc<dyn Clock>) -> Seams {
+        Seams { transport, clock, abort: Arc::new(abort_process) }
+    }
+
+    /// Replaces what happens when the replica can't go on. After the hook was called the replica applies nothing more.
+    #[must_use]
+    pub fn with_abort(mut self, abort: AbortHook) -> Seams {
+        self.abort = abort;
+        self
+    }
+}
+
+/// A stopped node can be repaired, a diverged one cannot.
+fn abort_process(reason: &str) {
+    eprintln!("clawhive: fatal: {reason}");
+    eprintln!("clawhive: this node stops, so that nothing wrong is stored or answered.");
+    std::process::abort();
+}

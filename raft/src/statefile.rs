@@ -1,0 +1,308 @@
+//! The state on disk: one redb file with one table of rows and one of facts about them.
+//!
+//! Owns: opening, checking, reading, and the one form of durable commit (two-phase, with quick repair, so that neither
+//! a failed sync nor a kill leaves the file unopenable or slow to open). Must not: know when to commit; that is the
+//! flusher's.
+
+use std::fs::File;
+use std::io;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use clawhive_statemachine::Value;
+use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, TableDefinition};
+
+use crate::codec;
+use crate::error::OpenError;
+use crate::fatal::Fatal;
+use crate::merge::Slot;
+use crate::rowkey::RowKey;
+use crate::types::{LogId, StoredMembership};
+
+const ROWS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("rows");
+const FACTS: TableDefinition<&str, &[u8]> = TableDefinition::new("facts");
+
+/// The format of the file as a whole; another one is refused.
+const FORMAT: u32 = 1;
+
+/// What belongs to the rows and is committed with them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Facts {
+    /// The newest entry that the rows include.
+    pub(crate) applied: Option<LogId>,
+    /// The newest membership up to there.
+    pub(crate) membership: StoredMembership,
+}
+
+/// Whose state it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) cluster_id: [u8; 16],
+    pub(crate) node_id: u64,
+}
+
+/// How to reach the bytes of a state file. The simulator and the fault tests replace it.
+pub(crate) type Backend = Arc<dyn Fn(&Path, bool) -> io::Result<Box<dyn redb::StorageBackend>> + Send + Sync>;
+
+/// An open state file.
+pub(crate) struct StateFile {
+    db: Arc<Database>,
+    fatal: Arc<Fatal>,
+}
+
+fn broken(what: &str, error: impl std::fmt::Display) -> OpenError {
+    OpenError::State(format!("{what}: {error}"))
+}
+
+impl StateFile {
+    /// Opens the file at `path`, or makes one that belongs to `owner`.
+    pub(crate) fn open(
+        path: &Path,
+        owner: Owner,
+        cache_bytes: usize,
+        backend: Option<&Backend>,
+        fatal: Arc<Fatal>,
+    ) -> Result<StateFile, OpenError> {
+        let exists =
+            path.try_exists().map_err(|source| OpenError::Io { what: path.display().to_string(), source })?;
+        let mut builder = Database::builder();
+        builder.set_cache_size(cache_bytes);
+        let db = match backend {
+            None if exists => builder.open(path),
+            None => builder.create(path),
+            Some(backend) => {
+                let backend = backend(path, exists)
+                    .map_err(|source| OpenError::Io { what: path.display().to_string(), source })?;
+                builder.create_with_backend(Boxed(backend))
+            }
+        }
+        .map_err(|error| broken("open", error))?;
+        let file = StateFile { db: Arc::new(db), fatal };
+        file.claim(owner)?;
+        if !exists {
+            // redb syncs the file, nobody syncs its name.
+            sync_parent(path)
+                .map_err(|source| OpenError::Io { what: "sync the directory".to_owned(), source })?;
+        }
+        Ok(file)
+    }
+
+    /// Writes whose file it is, or checks it.
+    fn claim(&self, owner: Owner) -> Result<(), OpenError> {
+        let transaction = self.db.begin_read().map_err(|error| broken("read", error))?;
+        let found = match transaction.open_table(FACTS) {
+            Err(redb::TableError::TableDoesNotExist(_)) => None,
+            Err(error) => return Err(broken("read", error)),
+            Ok(table) => {
+                let fact = |name| -> Result<Vec<u8>, OpenError> {
+                    let guard = table.get(name).map_err(|error| broken("read", error))?;
+                    Ok(guard.map(|value| value.value().to_vec()).unwrap_or_default())
+                };
+                Some((fact("format")?, fact("cluster")?, fact("node")?))
+            }
+        };
+        drop(transaction);
+        let ours =
+            (FORMAT.to_be_bytes().to_vec(), owner.cluster_id.to_vec(), owner.node_id.to_be_bytes().to_vec());
+        match found {
+            Some(found) if found == ours => Ok(()),
+            Some((format, ..)) if format != ours.0 => {
+                Err(OpenError::State(format!("format {format:02x?} is not known to this version")))
+            }
+            Some((_, cluster, node)) => Err(OpenError::Foreign {
+                found: format!("node {} of cluster {}", codec::hex(&node), codec::hex(&cluster)),
+                expected: format!("node {} of cluster {}", codec::hex(&ours.2), codec::hex(&ours.1)),
+            }),
+            None => self
+                .write(|transaction| {
+                    transaction.open_table(ROWS)?;
+                    let mut facts = transaction.open_table(FACTS)?;
+                    facts.insert("format", ours.0.as_slice())?;
+                    facts.insert("cluster", ours.1.as_slice())?;
+                    facts.insert("node", ours.2.as_slice())?;
+                    Ok(())
+                })
+                .map_err(|error| broken("create", error)),
+        }
+    }
+
+    /// One durable commit.
+    fn write(
+        &self,
+        fill: impl FnOnce(&redb::WriteTransaction) -> Result<(), redb::Error>,
+    ) -> Result<(), redb::Error> {
+        let mut transaction = self.db.begin_write()?;
+        transaction.set_durability(Durability::Immediate)?;
+        transaction.set_quick_repair(true);
+        fill(&transaction)?;
+        transaction.commit()?;
+        Ok(())
+    }
+
+    /// Rows and facts in one durable commit.
+    pub(crate) fn commit<'a>(
+        &self,
+        rows: impl Iterator<Item = (&'a RowKey, &'a Slot)>,
+        facts: &Facts,
+    ) -> Result<(), redb::Error> {
+        self.write(|transaction| {
+            let mut table = transaction.open_table(ROWS)?;
+            for (key, slot) in rows {
+                match slot {
+                    Some(value) => drop(table.insert(&**key, &**value)?),
+                    None => drop(table.remove(&**key)?),
+                }
+            }
+            put_facts(transaction, facts)
+        })
+    }
+
+    /// Fills a new file with rows that come in order, in one durable commit.
+    pub(crate) fn fill(
+        &self,
+        facts: &Facts,
+        mut next: impl FnMut() -> io::Result<Option<(Vec<u8>, Vec<u8>)>>,
+    ) -> Result<(), redb::Error> {
+        self.write(|transaction| {
+            let mut table = transaction.open_table(ROWS)?;
+            while let Some((place, value)) = next()? {
+                table.insert(place.as_slice(), value.as_slice())?;
+            }
+            put_facts(transaction, facts)
+        })
+    }
+
+    /// The facts of the last durable commit.
+    pub(crate) fn facts(&self) -> Result<Facts, OpenError> {
+        let read = || -> Result<(Option<Vec<u8>>, Option<Vec<u8>>), redb::Error> {
+            let transaction = self.db.begin_read()?;
+            let table = transaction.open_table(FACTS)?;
+            let fact = |name| -> Result<Option<Vec<u8>>, redb::Error> {
+                Ok(table.get(name)?.map(|value| value.value().to_vec()))
+            };
+            Ok((fact("applied")?, fact("membership")?))
+        };
+        let (applied, membership) = read().map_err(|error| broken("read", error))?;
+        let decoded = |what| move |error| broken(what, error);
+        Ok(Facts {
+            applied: applied.map(|b| codec::decode_log_id(&b)).transpose().map_err(decoded("applied"))?,
+            membership: membership
+                .map(|bytes| codec::decode_stored_membership(&bytes))
+                .transpose()
+                .map_err(decoded("membership"))?
+                .unwrap_or_default(),
+        })
+    }
+
+    /// The rows of the last durable commit, as they stay while held.
+    pub(crate) fn rows(&self) -> Result<Rows, redb::Error> {
+        let table = self.db.begin_read()?.open_table(ROWS)?;
+        Ok(Rows(Arc::new(RowsInner { table, fatal: self.fatal.clone(), _db: self.db.clone() })))
+    }
+}
+
+fn put_facts(transaction: &redb::WriteTransaction, facts: &Facts) -> Result<(), redb::Error> {
+    let mut table = transaction.open_table(FACTS)?;
+    if let Some(applied) = &facts.applied {
+        table.insert("applied", codec::encode_log_id(applied).as_slice())?;
+    }
+    table.insert("membership", codec::encode_stored_membership(&facts.membership).as_slice())?;
+    Ok(())
+}
+
+/// Makes the names in the directory of `path` durable.
+pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
+    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// Rows of one durable commit. Cheap to clone; keeps its file alive, even when another has taken its place.
+#[derive(Clone)]
+pub(crate) struct Rows(Arc<RowsInner>);
+
+struct RowsInner {
+    table: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    fatal: Arc<Fatal>,
+    _db: Arc<Database>,
+}
+
+impl Rows {
+    pub(crate) fn get(&self, key: &RowKey) -> Option<Value> {
+        match self.0.table.get(&**key) {
+            Ok(found) => found.map(|guard| Bytes::copy_from_slice(guard.value())),
+            Err(error) => {
+                self.0.fatal.raise(format!("reading the state failed: {error}"));
+                None
+            }
+        }
+    }
+
+    /// Rows within bounds, in either direction. None when there are none.
+    pub(crate) fn range(&self, bounds: (Bound<RowKey>, Bound<RowKey>), back: bool) -> Option<DiskRange> {
+        let (lower, upper) = &bounds;
+        let bounds = (lower.as_ref().map(|key| &**key), upper.as_ref().map(|key| &**key));
+        match self.0.table.range::<&[u8]>(bounds) {
+            Ok(range) => Some(DiskRange { range, back, rows: self.clone() }),
+            Err(error) => {
+                self.0.fatal.raise(format!("reading the state failed: {error}"));
+                None
+            }
+        }
+    }
+
+    /// Every row, in order, for dumps.
+    pub(crate) fn all(&self) -> Option<DiskRange> {
+        self.range((Bound::Unbounded, Bound::Unbounded), false)
+    }
+}
+
+/// A walk over rows on disk.
+pub(crate) struct DiskRange {
+    range: redb::Range<'static, &'static [u8], &'static [u8]>,
+    back: bool,
+    rows: Rows,
+}
+
+impl DiskRange {
+    pub(crate) fn next_row(&mut self) -> Option<(Vec<u8>, Value)> {
+        let next = if self.back { self.range.next_back() } else { self.range.next() };
+        match next? {
+            Ok((key, value)) => Some((key.value().to_vec(), Bytes::copy_from_slice(value.value()))),
+            Err(error) => {
+                self.rows.0.fatal.raise(format!("reading the state failed: {error}"));
+                None
+            }
+        }
+    }
+}
+
+/// A boxed backend is a backend.
+#[derive(Debug)]
+struct Boxed(Box<dyn redb::StorageBackend>);
+
+impl redb::StorageBackend for Boxed {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write(offset, data)
+    }
+
+    fn close(&self) -> io::Result<()> {
+        self.0.close()
+    }
+}
