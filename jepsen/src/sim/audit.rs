@@ -73,9 +73,12 @@ impl Audit {
 
         let rows = changes
             .iter()
-            .filter(|((table, key), old)| *table != Table::Meta && self.reference.store.get(*table, key) != **old)
+            .filter(|((table, key), old)| {
+                *table != Table::Meta && self.reference.store.get(*table, key) != **old
+            })
             .count();
-        let repeated = !entry.request_id.is_empty() && !self.requests.insert(entry.request_id.clone()) && rows == 0;
+        let repeated =
+            !entry.request_id.is_empty() && !self.requests.insert(entry.request_id.clone()) && rows == 0;
         effects.count(Effect::RequestRepeated, u64::from(repeated));
         if !repeated {
             for (command, outcome) in entry.commands.iter().zip(&done.outcomes) {
@@ -103,13 +106,7 @@ impl Audit {
     }
 
     /// Runs come first: the laws need the graph before the tasks.
-    fn runs_changed(
-        &mut self,
-        changes: &Changes,
-        judge: &mut Judge,
-        effects: &mut Effects,
-        time_ms: u64,
-    ) {
+    fn runs_changed(&mut self, changes: &Changes, judge: &mut Judge, effects: &mut Effects, time_ms: u64) {
         let index = self.reference.applied;
         for ((_, key), old) in changes.range((Table::Runs, Vec::new())..(Table::Tasks, Vec::new())) {
             let run = number(key, 0);
@@ -141,42 +138,45 @@ impl Audit {
     }
 
     fn command_done(&mut self, kind: &Kind, answer: &Answer, judge: &mut Judge, effects: &mut Effects) {
-
-    let rejected = match answer {
-        Answer::Rejected(rejection) => Some(rejection.code()),
-        _ => None,
-    };
-    let done = matches!(answer, Answer::Done(_));
-    match (kind, answer) {
-        (Kind::PutWorkflow(put), Answer::WorkflowPut(it)) => {
-            if let (Some(workflow), Some(graph)) = (&put.workflow, self.known.get(&put.hash)) {
-                self.versions.entry((workflow.name.clone(), it.version)).or_insert_with(|| graph.clone());
+        let rejected = match answer {
+            Answer::Rejected(rejection) => Some(rejection.code()),
+            _ => None,
+        };
+        let done = matches!(answer, Answer::Done(_));
+        match (kind, answer) {
+            (Kind::PutWorkflow(put), Answer::WorkflowPut(it)) => {
+                if let (Some(workflow), Some(graph)) = (&put.workflow, self.known.get(&put.hash)) {
+                    self.versions.entry((workflow.name.clone(), it.version)).or_insert_with(|| graph.clone());
+                }
             }
+            (Kind::AssignTasks(_), Answer::Granted(it)) => {
+                effects.count(Effect::StaleGrant, u64::from(it.stale))
+            }
+            (Kind::Advance(_), Answer::Progress(it)) => {
+                effects.count(Effect::Advanced, u64::from(it.done > 0))
+            }
+            (Kind::SubmitRun(_), Answer::RunSubmitted(it)) => {
+                effects.count(Effect::KeyReplayed, u64::from(it.replayed));
+            }
+            (Kind::ExpireClaw(_), _) => {
+                effects.count(Effect::StaleExpiry, u64::from(rejected == Some(RejectionCode::Renewed)));
+            }
+            (Kind::CompleteTask(it), _) if done => {
+                self.tasks_succeeded += 1;
+                let place = (it.run, it.task);
+                judge.see(&Fact::Accepted { place, attempt: it.attempt, fence: it.fence, success: true });
+            }
+            (Kind::FailTask(it), _) if done && it.attempt > 0 => {
+                let place = (it.run, it.task);
+                judge.see(&Fact::Accepted { place, attempt: it.attempt, fence: it.fence, success: false });
+            }
+            (Kind::CompleteTask(_) | Kind::FailTask(_) | Kind::StartTask(_), _) => {
+                let stale = matches!(rejected, Some(RejectionCode::StaleFence | RejectionCode::WrongState));
+                effects.count(Effect::StaleReport, u64::from(stale));
+            }
+            _ => {}
         }
-        (Kind::AssignTasks(_), Answer::Granted(it)) => effects.count(Effect::StaleGrant, u64::from(it.stale)),
-        (Kind::Advance(_), Answer::Progress(it)) => effects.count(Effect::Advanced, u64::from(it.done > 0)),
-        (Kind::SubmitRun(_), Answer::RunSubmitted(it)) => {
-            effects.count(Effect::KeyReplayed, u64::from(it.replayed));
-        }
-        (Kind::ExpireClaw(_), _) => {
-            effects.count(Effect::StaleExpiry, u64::from(rejected == Some(RejectionCode::Renewed)));
-        }
-        (Kind::CompleteTask(it), _) if done => {
-            self.tasks_succeeded += 1;
-            let place = (it.run, it.task);
-            judge.see(&Fact::Accepted { place, attempt: it.attempt, fence: it.fence, success: true });
-        }
-        (Kind::FailTask(it), _) if done && it.attempt > 0 => {
-            let place = (it.run, it.task);
-            judge.see(&Fact::Accepted { place, attempt: it.attempt, fence: it.fence, success: false });
-        }
-        (Kind::CompleteTask(_) | Kind::FailTask(_) | Kind::StartTask(_), _) => {
-            let stale = matches!(rejected, Some(RejectionCode::StaleFence | RejectionCode::WrongState));
-            effects.count(Effect::StaleReport, u64::from(stale));
-        }
-        _ => {}
     }
-}
 
     /// How many runs succeeded.
     pub fn succeeded(&self) -> usize {

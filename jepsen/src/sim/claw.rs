@@ -121,13 +121,8 @@ impl World {
             _ => *self.rng.pick(&believers),
         };
         let at = &self.nodes[node];
-        let beat = Beat {
-            claw: at.id,
-            from: node,
-            life,
-            incarnation: at.claw.incarnation,
-            sent_ms: self.now,
-        };
+        let beat =
+            Beat { claw: at.id, from: node, life, incarnation: at.claw.incarnation, sent_ms: self.now };
         if !self.lost() {
             let delay = self.delay();
             let to_life = self.nodes[to].life;
@@ -289,7 +284,8 @@ impl World {
             End::Failure(reason, code) => {
                 let exit_code = (reason == Reason::Exit).then_some(code);
                 let signal = (reason == Reason::Signal).then_some(code);
-                let mut fail = FailTask { run, task, attempt, fence, exit_code, signal, ..FailTask::default() };
+                let mut fail =
+                    FailTask { run, task, attempt, fence, exit_code, signal, ..FailTask::default() };
                 fail.set_reason(reason);
                 Kind::FailTask(fail)
             }

@@ -75,7 +75,13 @@ impl Graph {
             let name = format!("t{task}");
             let retries = Some(Retries { max_attempts: 3, ..Retries::default() });
             let executor = Some(Executor::Run("true".to_owned()));
-            graph.workflow.tasks.push(Task { name, needs: needs.clone(), executor, retries, ..Task::default() });
+            graph.workflow.tasks.push(Task {
+                name,
+                needs: needs.clone(),
+                executor,
+                retries,
+                ..Task::default()
+            });
             graph.needs.push(needs);
         }
         graph.workflow.namespace = "default".to_owned();

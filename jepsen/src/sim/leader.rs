@@ -127,7 +127,8 @@ impl World {
             .map(|(claw, _)| *claw)
             .collect();
         let mut plans = Vec::new();
-        let grants = plan::assign::plan(view, &plan::assign::AssignInput { live: &live, leader: at.id, limit });
+        let grants =
+            plan::assign::plan(view, &plan::assign::AssignInput { live: &live, leader: at.id, limit });
         if !grants.is_empty() {
             plans.push((Loop::Assign, self.resolve(grants)));
         }
@@ -158,7 +159,8 @@ impl World {
             let Some(spec) = graph.and_then(|graph| graph.workflow.tasks.get(position)) else { continue };
             if graph.is_some_and(|graph| graph.unresolvable[position]) {
                 let (run, task) = (grant.run, grant.task);
-                let mut fail = FailTask { run, task, message: "no such value".to_owned(), ..FailTask::default() };
+                let mut fail =
+                    FailTask { run, task, message: "no such value".to_owned(), ..FailTask::default() };
                 fail.set_reason(Reason::TemplateError);
                 kinds.push(Kind::FailTask(fail));
                 continue;
@@ -229,9 +231,8 @@ impl World {
     pub fn renewed(&mut self, node: usize, beats: &[Beat]) {
         for beat in beats {
             let row = read::claw(&self.nodes[node].replica.store, ClawId(beat.claw));
-            let known = row.is_some_and(|row| {
-                row.incarnation == beat.incarnation && row.state() == ClawState::Active
-            });
+            let known = row
+                .is_some_and(|row| row.incarnation == beat.incarnation && row.state() == ClawState::Active);
             let (node, life, sent_ms) = (beat.from, beat.life, beat.sent_ms);
             self.say(match known {
                 true => Event::Confirmed { node, life, sent_ms },

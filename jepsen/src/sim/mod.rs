@@ -101,7 +101,9 @@ fn complaint(verdict: &Verdict) -> Option<String> {
     let again = format!("clawhive-jepsen sim --replay {seed} --trace");
     match &verdict.broken {
         Some(Broken { law, what }) => Some(format!("seed {seed}: {law}: {what} ({again})")),
-        None if verdict.vacuous => Some(format!("seed {seed}: vacuous: nothing succeeded under faults ({again})")),
+        None if verdict.vacuous => {
+            Some(format!("seed {seed}: vacuous: nothing succeeded under faults ({again})"))
+        }
         None => None,
     }
 }

@@ -192,7 +192,9 @@ fn last_look(world: &mut World) {
     for which in 0..world.nodes.len() {
         let replica = world.nodes[which].replica.clone();
         if replica.store != world.audit.reference.store {
-            world.judge.fail("equal-dumps", format!("replica {} differs from the reference at rest", which + 1));
+            world
+                .judge
+                .fail("equal-dumps", format!("replica {} differs from the reference at rest", which + 1));
         }
         if replica.dumped() != replica.digest {
             world.judge.fail("equal-dumps", format!("the dump of replica {} is not its digest", which + 1));
@@ -226,4 +228,3 @@ fn stuck(world: &mut World) {
     what += &format!(" ({ended} runs ended, {open} requests open)");
     world.judge.fail("comes-to-rest", what);
 }
-

@@ -12,7 +12,12 @@ pub fn entry(entry: &Entry, outcomes: &[Outcome]) -> String {
     for (position, command) in entry.commands.iter().enumerate() {
         let outcome = outcomes.get(position).and_then(|outcome| outcome.kind.as_ref());
         // Writing to a String cannot fail.
-        let _ = write!(line, " | {} -> {}", command.kind.as_ref().map_or_else(String::new, kind), answer(outcome));
+        let _ = write!(
+            line,
+            " | {} -> {}",
+            command.kind.as_ref().map_or_else(String::new, kind),
+            answer(outcome)
+        );
     }
     line
 }
@@ -21,7 +26,11 @@ fn kind(kind: &Kind) -> String {
     match kind {
         Kind::PutWorkflow(it) => {
             let workflow = it.workflow.as_ref();
-            format!("put {} ({} tasks)", workflow.map_or("", |w| &w.name), workflow.map_or(0, |w| w.tasks.len()))
+            format!(
+                "put {} ({} tasks)",
+                workflow.map_or("", |w| &w.name),
+                workflow.map_or(0, |w| w.tasks.len())
+            )
         }
         Kind::SubmitRun(it) => format!("submit {}@{} key={}", it.workflow, it.version, it.idempotency_key),
         Kind::AssignTasks(it) => {
@@ -35,7 +44,12 @@ fn kind(kind: &Kind) -> String {
         }
         Kind::ExpireClaw(it) => format!("expire claw={} seq={}", it.claw, it.renew_seq),
         Kind::RegisterClaw(it) => {
-            format!("register claw={} slots={} inc={:02x}", it.claw, it.slots, it.incarnation.first().unwrap_or(&0))
+            format!(
+                "register claw={} slots={} inc={:02x}",
+                it.claw,
+                it.slots,
+                it.incarnation.first().unwrap_or(&0)
+            )
         }
         Kind::RenewLeases(it) => {
             format!("renew {:?}", it.renewals.iter().map(|renewal| renewal.claw).collect::<Vec<_>>())

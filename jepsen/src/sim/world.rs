@@ -207,7 +207,8 @@ impl World {
             self.after(patience, Event::Answer { reply, answer: None });
             return;
         }
-        if !self.calm && self.profile.messages_repeated && !proposal.request.is_empty() && self.rng.chance(80) {
+        if !self.calm && self.profile.messages_repeated && !proposal.request.is_empty() && self.rng.chance(80)
+        {
             let delay = self.rng.between(1, 5_000);
             self.after(delay, Event::Arrive { proposal: proposal.clone(), reply: Reply::None });
         }

@@ -18,6 +18,10 @@ fn twenty_seeds_hold_and_their_faults_took_effect() {
         assert!(!verdict.vacuous, "seed {} proves nothing", verdict.seed);
     }
     for effect in [Effect::StaleGrant, Effect::StaleReport, Effect::AttemptLost, Effect::ReplayedAfterCrash] {
-        assert!(verdicts.iter().any(|verdict| verdict.effects.of(effect) > 0), "{} never occurred", effect.name());
+        assert!(
+            verdicts.iter().any(|verdict| verdict.effects.of(effect) > 0),
+            "{} never occurred",
+            effect.name()
+        );
     }
 }

@@ -34,7 +34,9 @@ impl Law for AcknowledgedPresent {
                 for run in self.acknowledged.keys() {
                     match runs.get(run) {
                         Some(state) if run_ended(*state) => {}
-                        Some(state) => return Err(format!("run {run} was acknowledged and rests as {state:?}")),
+                        Some(state) => {
+                            return Err(format!("run {run} was acknowledged and rests as {state:?}"));
+                        }
                         None => return Err(format!("run {run} was acknowledged and is gone")),
                     }
                 }

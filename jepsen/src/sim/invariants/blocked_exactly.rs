@@ -59,7 +59,9 @@ fn judge(run: u64, row: &RunRow, tasks: &RunTasks) -> Result<(), String> {
         }
         let blocked = tasks.needs(task).iter().any(|need| tasks.state(*need) != TaskState::Succeeded);
         if blocked != (state == TaskState::UpstreamFailed) {
-            return Err(format!("run {run} task {task} ended as {state:?}; an upstream did not succeed: {blocked}"));
+            return Err(format!(
+                "run {run} task {task} ended as {state:?}; an upstream did not succeed: {blocked}"
+            ));
         }
         if !matches!(state, TaskState::Succeeded | TaskState::Failed | TaskState::UpstreamFailed) {
             return Err(format!("run {run} was not stopped and its task {task} ended as {state:?}"));
@@ -71,7 +73,11 @@ fn judge(run: u64, row: &RunRow, tasks: &RunTasks) -> Result<(), String> {
         None if failed => RunState::Failed,
         None => RunState::Succeeded,
     };
-    if row.state() == expected { Ok(()) } else { Err(format!("run {run} ended as {:?}, not {expected:?}", row.state())) }
+    if row.state() == expected {
+        Ok(())
+    } else {
+        Err(format!("run {run} ended as {:?}, not {expected:?}", row.state()))
+    }
 }
 
 #[cfg(test)]

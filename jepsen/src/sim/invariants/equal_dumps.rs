@@ -22,7 +22,9 @@ impl Law for EqualDumps {
         if first == *digest {
             return Ok(());
         }
-        Err(format!("at index {index} replica {replica} holds {digest:016x} and replica {other} {first:016x}"))
+        Err(format!(
+            "at index {index} replica {replica} holds {digest:016x} and replica {other} {first:016x}"
+        ))
     }
 }
 

@@ -41,7 +41,9 @@ impl Law for MaxParallel {
                     let Some(limit) = self.limits.get(&run) else { continue };
                     let count = self.admitted[&run].len();
                     if count > *limit as usize {
-                        return Err(format!("run {run} has {count} tasks admitted at {index}, max_parallel is {limit}"));
+                        return Err(format!(
+                            "run {run} has {count} tasks admitted at {index}, max_parallel is {limit}"
+                        ));
                     }
                 }
             }
@@ -62,10 +64,19 @@ mod tests {
     #[test]
     fn one_task_too_many_breaks_it() {
         let graph = Rc::new(Graph { max_parallel: 1, ..Graph::clone(&graph(&[&[], &[]])) });
-        let (ready, running, ended) = (task(TaskState::Ready), task(TaskState::Running), task(TaskState::Failed));
+        let (ready, running, ended) =
+            (task(TaskState::Ready), task(TaskState::Running), task(TaskState::Failed));
         let held = clawhive_proto::TaskRow { held: true, ..ready.clone() };
         let mut law = MaxParallel::default();
-        let fine = [created(&graph), to(0, &running), to(1, &held), entry(1), to(0, &ended), to(1, &ready), entry(2)];
+        let fine = [
+            created(&graph),
+            to(0, &running),
+            to(1, &held),
+            entry(1),
+            to(0, &ended),
+            to(1, &ready),
+            entry(2),
+        ];
         assert_eq!(verdict(&mut law, &fine), Ok(()));
         assert!(verdict(&mut law, &[to(0, &running), entry(3)]).is_err());
     }

@@ -27,7 +27,9 @@ impl Law for OneCompletion {
                 let of = format!("run {} task {} attempt {attempt}", place.0, place.1);
                 match self.fences.get(&(*place, *attempt)) {
                     Some(granted) if granted == fence => {}
-                    granted => return Err(format!("{of}: accepted under token {fence}, granted was {granted:?}")),
+                    granted => {
+                        return Err(format!("{of}: accepted under token {fence}, granted was {granted:?}"));
+                    }
                 }
                 if !self.reported.insert((*place, *attempt)) {
                     return Err(format!("{of}: a second report was accepted"));

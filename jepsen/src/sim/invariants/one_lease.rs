@@ -36,7 +36,10 @@ impl Law for OneLease {
                 return Err(format!("{of}: granted while attempt {} holds a lease", newest.number));
             }
             if after.fence <= newest.fence || after.fence != *index {
-                return Err(format!("{of}: token {} at index {index}, the last was {}", after.fence, newest.fence));
+                return Err(format!(
+                    "{of}: token {} at index {index}, the last was {}",
+                    after.fence, newest.fence
+                ));
             }
             *newest = Newest { number: *attempt, fence: after.fence, live: attempt_live(after.state()) };
         } else if *attempt == newest.number {

@@ -55,7 +55,8 @@ mod tests {
 
     #[test]
     fn another_answer_and_a_change_break_it() {
-        let entry = |time_ms, outcomes, changed| Fact::Entry { index: 1, time_ms, request: b"r", outcomes, changed };
+        let entry =
+            |time_ms, outcomes, changed| Fact::Entry { index: 1, time_ms, request: b"r", outcomes, changed };
         let judge = |second| verdict(&mut Repeats::default(), &[entry(0, 7, 3), second]).is_ok();
         assert!(judge(entry(1, 7, 0)));
         assert!(judge(entry(LIFETIME_MS, 8, 3)));

@@ -46,7 +46,9 @@ impl Law for Retries {
                 // A claw that gives an attempt up is as if the claw were lost.
                 match after.state() {
                     AttemptState::Cancelled if was_live => count.losses += 1,
-                    AttemptState::Failed if was_live && after.reason() == Reason::LostClaw => count.losses += 1,
+                    AttemptState::Failed if was_live && after.reason() == Reason::LostClaw => {
+                        count.losses += 1
+                    }
                     AttemptState::Failed if was_live => {
                         count.tries += 1;
                         count.losses = 0;
@@ -78,11 +80,18 @@ fn judge(count: Count, most: u32, row: (TaskState, Reason, u32, u32)) -> Result<
         return Err(format!("{} tries, allowed are {most}", count.tries));
     }
     if count.attempts > most * (FORGIVEN + 1) {
-        return Err(format!("{} attempts, allowed are {most} tries and {FORGIVEN} losses for each", count.attempts));
+        return Err(format!(
+            "{} attempts, allowed are {most} tries and {FORGIVEN} losses for each",
+            count.attempts
+        ));
     }
     match state {
-        TaskState::Retrying if count.tries >= most => Err(format!("waits for try {} of {most}", count.tries + 1)),
-        TaskState::Retrying | TaskState::Ready | TaskState::Dispatched if (tries, losses) != (count.tries, count.losses) => {
+        TaskState::Retrying if count.tries >= most => {
+            Err(format!("waits for try {} of {most}", count.tries + 1))
+        }
+        TaskState::Retrying | TaskState::Ready | TaskState::Dispatched
+            if (tries, losses) != (count.tries, count.losses) =>
+        {
             Err(format!(
                 "the row says {tries} tries and {losses} losses, counted were {} and {}",
                 count.tries, count.losses

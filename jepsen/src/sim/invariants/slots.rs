@@ -39,7 +39,9 @@ impl Law for Slots {
                 for claw in std::mem::take(&mut self.changed) {
                     let live = self.live.get(&claw).map_or(0, BTreeSet::len) as u32;
                     let Some(row) = self.claws.get(&claw) else {
-                        return Err(format!("claw {claw} holds {live} leases at {index} and was never registered"));
+                        return Err(format!(
+                            "claw {claw} holds {live} leases at {index} and was never registered"
+                        ));
                     };
                     if live > row.slots || live != row.used {
                         return Err(format!(
@@ -68,7 +70,8 @@ mod tests {
 
     #[test]
     fn too_many_leases_a_wrong_count_and_an_unknown_claw_break_it() {
-        let (one, two, done) = (attempt(Dispatched, 3, 10), attempt(Dispatched, 3, 20), attempt(Succeeded, 3, 10));
+        let (one, two, done) =
+            (attempt(Dispatched, 3, 10), attempt(Dispatched, 3, 20), attempt(Succeeded, 3, 10));
         let (none, full, over) = (claw(0), claw(1), claw(2));
         let row = |after| Fact::Claw { claw: 3, after };
         let judge = |facts: &[Fact<'_>]| verdict(&mut Slots::default(), facts).is_ok();

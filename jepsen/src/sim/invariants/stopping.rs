@@ -50,7 +50,8 @@ mod tests {
 
     #[test]
     fn a_start_after_the_stop_and_a_forgotten_stop_break_it() {
-        let (stop, plain, ended) = (stopping(RunState::Cancelled), run(RunState::Running), run(RunState::Failed));
+        let (stop, plain, ended) =
+            (stopping(RunState::Cancelled), run(RunState::Running), run(RunState::Failed));
         let judge = |facts: &[Fact<'_>]| verdict(&mut Stopping::default(), facts).is_ok();
         let (early, late) = (attempt(Dispatched, 1, 4), attempt(Dispatched, 1, 6));
         assert!(judge(&[dispatched(0, 1, &early), run_fact(5, Some(&plain), &stop)]));
