@@ -29,7 +29,7 @@ mod work;
 
 pub use apply::{Applied, ENTRY_VERSION, Limits, apply, apply_with};
 pub use clawhive_proto as proto;
-pub use dump::dump;
+pub use dump::{Visitor, dump};
 pub use halt::Halt;
 pub use memory::MemStore;
 pub use store::{ReadStore, Store, Value};

@@ -1,0 +1,8 @@
+//! The state machine from outside: scripts, a naive model, determinism, golden bytes.
+
+mod cluster;
+mod determinism;
+mod golden;
+mod model;
+mod reading;
+mod script;
