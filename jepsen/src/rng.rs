@@ -33,7 +33,7 @@ impl Rng {
     }
 
     /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         let [a, b, c, d] = self.state;
         let result = a.wrapping_add(d).rotate_left(23).wrapping_add(a);
         let (c, d) = (c ^ a, d ^ b);
@@ -44,7 +44,7 @@ impl Rng {
 
     /// A number in `0..bound`; `bound` must not be 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+        ((u128::from(self.draw()) * u128::from(bound)) >> 64) as u64
     }
 
     /// A number in `from..=until`.
@@ -70,8 +70,8 @@ impl Rng {
     /// 16 bytes, as for a request id.
     pub fn id(&mut self) -> [u8; 16] {
         let mut id = [0; 16];
-        id[..8].copy_from_slice(&self.next().to_be_bytes());
-        id[8..].copy_from_slice(&self.next().to_be_bytes());
+        id[..8].copy_from_slice(&self.draw().to_be_bytes());
+        id[8..].copy_from_slice(&self.draw().to_be_bytes());
         id
     }
 }
@@ -84,7 +84,7 @@ mod tests {
     fn a_seed_gives_one_sequence_and_another_seed_another() {
         let draw = |seed| {
             let mut rng = Rng::new(seed);
-            (0..100).map(|_| rng.next()).collect::<Vec<_>>()
+            (0..100).map(|_| rng.draw()).collect::<Vec<_>>()
         };
         assert_eq!(draw(1), draw(1));
         assert_ne!(draw(1), draw(2));

@@ -240,8 +240,8 @@ impl World {
         let longest = graph.map_or(1_000, |graph| graph.longest_ms);
         let doomed = graph.is_some_and(|graph| graph.doomed[task as usize]);
         let lasts = rng.between(1, longest);
-        let healthy = graph.is_some_and(|graph| graph.healthy);
-        if healthy || !doomed && !(self.profile.tasks_fail && rng.chance(120)) {
+        let may_fail = self.profile.tasks_fail && !graph.is_some_and(|graph| graph.healthy);
+        if !(doomed || may_fail && rng.chance(120)) {
             return (End::Success, lasts);
         }
         match rng.below(6) {

@@ -90,7 +90,7 @@ impl Graph {
         graph.max_attempts = vec![3; graph.needs.len()];
         graph.doomed = vec![false; graph.needs.len()];
         graph.unresolvable = graph.doomed.clone();
-        graph.hash = (0..4).flat_map(|_| rng.next().to_be_bytes()).collect();
+        graph.hash = (0..4).flat_map(|_| rng.draw().to_be_bytes()).collect();
         graph
     }
 

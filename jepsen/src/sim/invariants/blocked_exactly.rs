@@ -28,10 +28,10 @@ impl Law for BlockedExactly {
             Fact::Task { place: (run, task), after, .. } => {
                 self.runs.entry(*run).or_default().states.insert(*task, after.state());
             }
-            Fact::Run { run, before, after, .. } => {
-                if run_ended(after.state()) && !before.is_some_and(|row| run_ended(row.state())) {
-                    self.ended.push((*run, (*after).clone()));
-                }
+            Fact::Run { run, before, after, .. }
+                if run_ended(after.state()) && !before.is_some_and(|row| run_ended(row.state())) =>
+            {
+                self.ended.push((*run, (*after).clone()));
             }
             Fact::Entry { .. } => {
                 for (run, row) in std::mem::take(&mut self.ended) {
