@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use clawhive_proto::command::Kind;
-use clawhive_proto::{AssignTasks, ClawState, FailTask, Grant, Reason, RenewLeases, Renewal};
+use clawhive_proto::{AssignTasks, ClawState, Command, FailTask, Grant, Reason, RenewLeases, Renewal};
 use clawhive_statemachine::ids::ClawId;
+use clawhive_statemachine::plan::assign::AssignInput;
 use clawhive_statemachine::{Touched, plan, read};
 
 use super::profile::Effect;
@@ -47,6 +48,14 @@ pub struct Leader {
     /// Of the tick that counts; those scheduled before an earlier one are dropped.
     tick: u64,
     tick_at: u64,
+}
+
+impl Leader {
+    /// Claws with a fresh heartbeat.
+    fn live(&self, now: u64) -> BTreeSet<u64> {
+        let fresh = self.beats.iter().filter(|(_, seen)| now.saturating_sub(**seen) < FRESH_MS);
+        fresh.map(|(claw, _)| *claw).collect()
+    }
 }
 
 /// A claw without a heartbeat for so long is given nothing.
@@ -112,6 +121,18 @@ impl World {
             self.propose(Vec::new(), actor, kinds, Reply::Loop { node, life, which });
         }
         self.leader_tick_in(node, TICK_MS);
+    }
+
+    /// What the leader adds to an entry of reports: the grants that their completions allow.
+    pub fn grants_behind(&mut self, node: usize, reports: &[Command]) -> Vec<Command> {
+        let at = &self.nodes[node];
+        let Some(leader) = at.leader.as_ref().filter(|_| at.up) else { return Vec::new() };
+        let live = leader.live(self.now);
+        let input = AssignInput { live: &live, leader: at.id, limit: 32 };
+        let grants = plan::handover::plan(&at.replica.store, reports, &input);
+        self.effects.count(Effect::HandedOver, u64::from(!grants.is_empty()));
+        let kinds = self.resolve(grants);
+        kinds.into_iter().map(|kind| Command { kind: Some(kind) }).collect()
     }
 
     fn plans(&mut self, node: usize) -> Vec<(Loop, Vec<Kind>)> {

@@ -38,7 +38,9 @@ pub struct Profile {
     pub pause_ms: u64,
     /// Runs that clients may submit at most.
     pub runs: u32,
-    /// How many claws have one slot only: 0, or all.
+    /// The leader grants in the entry of the report that allows it.
+    pub hands_over: bool,
+    /// Every claw has one slot only.
     pub narrow: bool,
     /// How long a claw's lease is.
     pub lease_ms: u64,
@@ -74,6 +76,7 @@ impl Profile {
         profile.chaos_ms = rng.between(30_000, 240_000);
         profile.pause_ms = rng.between(500, 8_000);
         profile.runs = rng.between(4, 30) as u32;
+        profile.hands_over = rng.chance(700);
         profile.narrow = rng.chance(250);
         profile.lease_ms = rng.between(2_000, 8_000);
         profile.steps = *rng.pick(&[1, 3, 20, 1_000]);
@@ -137,13 +140,15 @@ pub enum Effect {
     RunCancelled,
     /// Work was left to Advance.
     Advanced,
+    /// A grant travelled in the entry of the report that allowed it.
+    HandedOver,
     /// A submit with a known idempotency key was answered with the earlier run.
     KeyReplayed,
 }
 
 impl Effect {
     /// Every effect. A long series of seeds in which one never occurred proves too little.
-    pub const ALL: [Effect; 17] = [
+    pub const ALL: [Effect; 18] = [
         Effect::LeaderChanged,
         Effect::DeposedProposed,
         Effect::StaleGrant,
@@ -160,6 +165,7 @@ impl Effect {
         Effect::TaskFailed,
         Effect::RunCancelled,
         Effect::Advanced,
+        Effect::HandedOver,
         Effect::KeyReplayed,
     ];
 

@@ -225,12 +225,16 @@ impl World {
         if let Reply::Loop { node, .. } | Reply::Renew { node, .. } = &reply {
             self.effects.count(Effect::DeposedProposed, u64::from(*node != lead));
         }
+        let mut commands = proposal.commands.clone();
+        if self.profile.hands_over && matches!(&reply, Reply::Report { .. }) {
+            commands.extend(self.grants_behind(lead, &proposal.commands));
+        }
         let entry = Rc::new(Entry {
             version: 1,
             time_ms: self.clock(lead),
             request_id: proposal.request.clone(),
             actor: proposal.actor.clone(),
-            commands: proposal.commands.clone(),
+            commands,
         });
         let answer = self.append(&entry);
         if self.lost() {
