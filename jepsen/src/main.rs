@@ -1,2 +1,136 @@
-//! Skeleton.
-fn main() {}
+//! The tool for testers: `sim` and `run`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use clawhive_jepsen::blackbox::{self, Faults, Workload};
+use clawhive_jepsen::sim;
+use clawhive_jepsen::verdict::Exit;
+
+/// Checks what clawhive promises: by simulation, and with real processes under faults.
+///
+/// Exit codes: 0 valid, 1 invalid, 2 unknown, 3 vacuous (nothing could have failed).
+#[derive(Parser)]
+#[command(name = "clawhive-jepsen", version)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Simulates scheduling in virtual time, one world per seed.
+    #[command(after_help = "Examples:
+  clawhive-jepsen sim --seeds 1..200
+  clawhive-jepsen sim --replay 17 --trace")]
+    Sim {
+        /// Seeds to run, first and last (both included).
+        #[arg(long, value_parser = seeds, default_value = "1..200")]
+        seeds: (u64, u64),
+        /// Run this one seed only.
+        #[arg(long, value_name = "SEED")]
+        replay: Option<u64>,
+        /// Print every step; with --replay.
+        #[arg(long, requires = "replay")]
+        trace: bool,
+        /// Seeds at a time; 0 is one per core.
+        #[arg(long, default_value_t = 0)]
+        jobs: usize,
+    },
+    /// Starts real server processes on loopback, loads them, kills them, and judges what came of it.
+    #[command(after_help = "Examples:
+  clawhive-jepsen run --nodes 3 --workload graph --faults kill-leader --time 30s --binary target/release/clawhive
+  clawhive-jepsen run --nodes 1 --workload wfcommons --recordings ./wfcommons --faults none --time 20s --seed 7")]
+    Run {
+        /// Servers to start.
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=9))]
+        nodes: u8,
+        /// What clients submit.
+        #[arg(long, value_enum, default_value = "graph")]
+        workload: Workload,
+        /// What goes wrong meanwhile.
+        #[arg(long, value_enum, default_value = "none")]
+        faults: Faults,
+        /// How long load and faults go on.
+        #[arg(long, value_parser = duration, default_value = "30s")]
+        time: Duration,
+        /// Seed of workload and faults.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Folder for the output of the nodes; without it, it goes when the tool ends.
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+        /// The `clawhive` binary.
+        #[arg(long, value_name = "PATH", default_value = "clawhive")]
+        binary: PathBuf,
+        /// Folder with recorded executions (WfFormat 1.5); without it, one that is built in.
+        #[arg(long, value_name = "DIR")]
+        recordings: Option<PathBuf>,
+        /// Clients that submit at once.
+        #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
+        clients: u8,
+    },
+}
+
+fn seeds(text: &str) -> Result<(u64, u64), String> {
+    let number = |text: &str| text.parse::<u64>().map_err(|_| format!("`{text}` is not a number"));
+    let (from, until) = match text.split_once("..") {
+        Some((from, until)) => (number(from)?, number(until.trim_start_matches('='))?),
+        None => (number(text)?, number(text)?),
+    };
+    if from <= until { Ok((from, until)) } else { Err(format!("{from}..{until} holds no seed")) }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().map_err(|_| format!("`{text}` is no duration such as 30s"))?;
+    match &text[digits..] {
+        "ms" => Ok(Duration::from_millis(number)),
+        "s" => Ok(Duration::from_secs(number)),
+        "m" => Ok(Duration::from_secs(number.saturating_mul(60))),
+        unit => Err(format!("`{unit}` is no unit; use ms, s or m")),
+    }
+}
+
+/// A run that could not be carried out proves nothing either way.
+fn black_box(options: &blackbox::Options) -> Exit {
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("clawhive-jepsen: {error}");
+            return Exit::Unknown;
+        }
+    };
+    runtime.block_on(blackbox::run(options)).unwrap_or_else(|error| {
+        println!("verdict: unknown: {error:#}");
+        Exit::Unknown
+    })
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().verb {
+        Verb::Sim { seeds, replay, trace, jobs } => {
+            let (from, until) = replay.map_or(seeds, |seed| (seed, seed));
+            let cores = std::thread::available_parallelism().map_or(1, usize::from);
+            let jobs = if jobs == 0 { cores } else { jobs };
+            sim::simulate(&sim::Options { from, until, trace, jobs }).into()
+        }
+        Verb::Run { nodes, workload, faults, time, seed, out, binary, recordings, clients } => {
+            let (nodes, clients) = (usize::from(nodes), usize::from(clients));
+            black_box(&blackbox::Options {
+                nodes,
+                workload,
+                faults,
+                time,
+                seed,
+                out,
+                binary,
+                recordings,
+                clients,
+            })
+            .into()
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! The checker checked, and real clusters under faults.
+
+mod cases;
+mod recorded;
+mod simulation;
+mod support;
+mod three_nodes;
