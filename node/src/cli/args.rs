@@ -76,6 +76,8 @@ pub(super) enum Verb {
         #[command(subcommand)]
         verb: ImportVerb,
     },
+    /// Measure what the performance goals name, as ratios within one run
+    Bench(super::bench::Args),
     Completions(CompletionsArgs),
 }
 

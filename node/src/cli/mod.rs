@@ -4,6 +4,7 @@
 //! workflows (it asks a node like everyone else), or print a debug form of anything.
 
 mod args;
+mod bench;
 mod claim;
 mod embedded;
 mod failure;
@@ -63,6 +64,7 @@ async fn dispatch(args: &Args, output: &Output) -> Result<Exit, Failure> {
         Verb::Node { verb: args::NodeVerb::Ls } => verbs::nodes::run(global, output).await,
         Verb::Cluster { verb: args::ClusterVerb::Status } => verbs::cluster::run(global, output).await,
         Verb::Import { verb: args::ImportVerb::Wfcommons(verb) } => verbs::import::run(verb, output).await,
+        Verb::Bench(verb) => verbs::bench::run(verb, global, output).await,
         Verb::Completions(verb) => verbs::completions::run(verb),
     }
 }

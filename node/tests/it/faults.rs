@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use clawhive_proto::{
-    CancelRunRequest, ClusterStatusRequest, ErrorCode, GetRunRequest, ListRunsRequest, PutKeyRequest, RunState,
+    CancelRunRequest, ClusterStatusRequest, ErrorCode, GetRunRequest, ListRunsRequest, PutKeyRequest,
+    RunState,
 };
 
 use crate::support::*;
@@ -35,7 +36,10 @@ async fn without_a_quorum_every_call_says_so_within_five_seconds() {
     };
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
     for status in [list, cancel, put] {
-        assert_eq!((status.code(), status.message()), (tonic::Code::Unavailable, "no quorum: 1 of 3 reachable"));
+        assert_eq!(
+            (status.code(), status.message()),
+            (tonic::Code::Unavailable, "no quorum: 1 of 3 reachable")
+        );
     }
     // What is here can be read, marked by its index; the cluster's state is told.
     let stale = GetRunRequest { run, stale: true, ..Default::default() };
@@ -99,7 +103,10 @@ async fn a_failing_task_runs_exactly_as_often_as_asked() {
         // An attempt that was lost with a stopped claw is one more, and counts as no try.
         let executions = std::fs::read_to_string(&path).unwrap().lines().count();
         let attempts = task(&view, "t").attempts.len();
-        assert!(executions <= attempts && attempts as u32 - wanted <= 1, "{executions} of {attempts} for {wanted}");
+        assert!(
+            executions <= attempts && attempts as u32 - wanted <= 1,
+            "{executions} of {attempts} for {wanted}"
+        );
     }
     hive.shutdown().await;
 }

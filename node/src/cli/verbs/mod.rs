@@ -1,5 +1,6 @@
 //! One file per verb: what it asks, what it tells.
 
+pub(super) mod bench;
 pub(super) mod cancel;
 pub(super) mod cluster;
 pub(super) mod completions;
