@@ -32,8 +32,17 @@ impl Level {
     pub fn keys(self) -> &'static [&'static str] {
         match self {
             Level::Workflow => &[
-                "name", "title", "namespace", "labels", "params", "priority", "max_parallel", "timeout", "on_failure",
-                "defaults", "tasks",
+                "name",
+                "title",
+                "namespace",
+                "labels",
+                "params",
+                "priority",
+                "max_parallel",
+                "timeout",
+                "on_failure",
+                "defaults",
+                "tasks",
             ],
             Level::Defaults => &["retries", "timeout"],
             Level::Task => &["title", "needs", "run", "process", "env", "outputs", "retries", "timeout"],
@@ -50,8 +59,21 @@ impl Level {
             Level::Workflow => &["schedule", "overlap", "hooks", "pools", "targets", "delivery", "missed"],
             Level::Defaults => &["resources", "pools", "on", "env", "delivery"],
             Level::Task => &[
-                "docker", "http", "call", "wait", "handler", "when", "if", "for_each", "resources", "pools", "on", "target",
-                "idempotency_key", "delivery", "hooks",
+                "docker",
+                "http",
+                "call",
+                "wait",
+                "handler",
+                "when",
+                "if",
+                "for_each",
+                "resources",
+                "pools",
+                "on",
+                "target",
+                "idempotency_key",
+                "delivery",
+                "hooks",
             ],
             Level::Process => &["user"],
             Level::Retries | Level::Timeout | Level::Param => &[],
@@ -121,7 +143,13 @@ pub(crate) fn level<'n, 's>(
         Value::Bad => return None,
         other => {
             let message = format!("expected a map for {}, found {}", level.title(), other.kind());
-            report.error("wrong-type", node.span, path, message, format!("its keys are {}", listed(level.keys())));
+            report.error(
+                "wrong-type",
+                node.span,
+                path,
+                message,
+                format!("its keys are {}", listed(level.keys())),
+            );
             return None;
         }
     };
@@ -163,9 +191,8 @@ fn refuse(report: &mut Report<'_>, key: &str, span: Span, path: &Path<'_>, level
 
 fn unknown(report: &mut Report<'_>, key: &str, span: Span, path: &Path<'_>, level: Level) {
     let message = format!("{} has no key `{key}`", level.title());
-    let elsewhere = || {
-        LEVELS.into_iter().find_map(|other| Some((nearest(key, other.keys().iter().copied())?, other)))
-    };
+    let elsewhere =
+        || LEVELS.into_iter().find_map(|other| Some((nearest(key, other.keys().iter().copied())?, other)));
     let help = match suggest_key(key, level) {
         Some(near) => format!("did you mean `{near}`?"),
         None => match elsewhere() {

@@ -5,8 +5,8 @@ use std::fmt::{self, Write};
 
 use clawhive_proto::Diagnostic;
 use miette::{
-    GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents, Severity, SourceCode,
-    SourceSpan, SpanContents,
+    GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents, Severity,
+    SourceCode, SourceSpan, SpanContents,
 };
 use serde_json::{Value, json};
 
@@ -51,7 +51,10 @@ pub fn render(frame: &Frame<'_>, errors: &[Diagnostic], warnings: &[Diagnostic],
         .with_context_lines(1)
         .tab_width(4);
     let mut out = String::new();
-    let all = errors.iter().map(|one| (one, Severity::Error)).chain(warnings.iter().map(|one| (one, Severity::Warning)));
+    let all = errors
+        .iter()
+        .map(|one| (one, Severity::Error))
+        .chain(warnings.iter().map(|one| (one, Severity::Warning)));
     for (diagnostic, severity) in all {
         let page = Page { text: &text, lines: &lines, name: frame.source_name, diagnostic };
         let shown = Shown { diagnostic, severity, page };
@@ -86,7 +89,12 @@ pub fn summary(source_name: &str, errors: usize, warnings: usize, omitted: usize
 }
 
 /// The diagnostics as JSON: `{"source", "errors": [...], "warnings": [...], "omitted"}`.
-pub fn render_json(source_name: &str, errors: &[Diagnostic], warnings: &[Diagnostic], omitted: usize) -> Value {
+pub fn render_json(
+    source_name: &str,
+    errors: &[Diagnostic],
+    warnings: &[Diagnostic],
+    omitted: usize,
+) -> Value {
     let list = |diagnostics: &[Diagnostic]| diagnostics.iter().map(one_json).collect::<Value>();
     json!({
         "source": source_name,
@@ -189,7 +197,8 @@ impl Page<'_> {
     /// The place, moved to character boundaries and into the text.
     fn span(&self) -> SourceSpan {
         let start = floor(self.text, self.diagnostic.offset as usize);
-        let end = floor(self.text, start.saturating_add(self.diagnostic.length as usize)).min(start + 2 * WINDOW);
+        let end =
+            floor(self.text, start.saturating_add(self.diagnostic.length as usize)).min(start + 2 * WINDOW);
         let end = floor(self.text, end).max(start);
         (start, end - start).into()
     }
@@ -238,7 +247,8 @@ impl SourceCode for Page<'_> {
             }
         }
         let bytes = &self.text.as_bytes()[start..end];
-        let column = if first == line { self.text[own.start..start.max(own.start)].chars().count() } else { 0 };
+        let column =
+            if first == line { self.text[own.start..start.max(own.start)].chars().count() } else { 0 };
         let place: SourceSpan = (start, end - start).into();
         let contents = MietteSpanContents::new_named(self.name.to_owned(), bytes, place, first, column, 1);
         Ok(Box::new(contents))

@@ -92,7 +92,11 @@ impl fmt::Display for Path<'_> {
                     f.write_str(".")?;
                 }
                 let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-                if !key.is_empty() && key.chars().all(plain) { f.write_str(key) } else { write!(f, "{key:?}") }
+                if !key.is_empty() && key.chars().all(plain) {
+                    f.write_str(key)
+                } else {
+                    write!(f, "{key:?}")
+                }
             }
         }
     }

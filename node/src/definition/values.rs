@@ -58,14 +58,21 @@ pub(crate) fn whole(
         other => {
             let message = format!("expected a whole number, found {}", other.kind());
             let unquote = matches!(other, Value::Text(text) if whole_number(text).is_some());
-            report.error("wrong-type", node.span, path, message, if unquote { "remove the quotes" } else { help });
+            report.error(
+                "wrong-type",
+                node.span,
+                path,
+                message,
+                if unquote { "remove the quotes" } else { help },
+            );
             return None;
         }
     };
     match number.and_then(|number| u32::try_from(number).ok()).filter(|number| range.contains(number)) {
         Some(number) => Some(number),
         None => {
-            let found = node.value.written().map_or_else(String::new, |text| format!(", found {}", shortened(text)));
+            let found =
+                node.value.written().map_or_else(String::new, |text| format!(", found {}", shortened(text)));
             let message = format!("expected a whole number from {} to {}{found}", range.start(), range.end());
             report.error("number", node.span, path, message, help);
             None
@@ -110,7 +117,13 @@ pub(crate) fn duration(report: &mut Report<'_>, node: &Node<'_>, path: &Path<'_>
             return None;
         }
         other => {
-            report.error("wrong-type", node.span, path, format!("expected a duration, found {}", other.kind()), HELP);
+            report.error(
+                "wrong-type",
+                node.span,
+                path,
+                format!("expected a duration, found {}", other.kind()),
+                HELP,
+            );
             return None;
         }
     };
@@ -168,7 +181,8 @@ pub fn parse_duration(text: &str) -> Result<u64, String> {
         }
         last_unit = unit_ms;
         let too_long = || "the longest is 3650d".to_owned();
-        let part = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit_ms)).ok_or_else(too_long)?;
+        let part =
+            number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit_ms)).ok_or_else(too_long)?;
         total = total.checked_add(part).filter(|total| *total <= MAX_DURATION_MS).ok_or_else(too_long)?;
         rest = tail;
     }
@@ -227,7 +241,8 @@ pub(crate) const VALUE_NAME: NameRule = NameRule {
 };
 
 /// Environment variable names.
-pub(crate) const ENV_NAME: NameRule = NameRule { what: "variable name", max: 128, pattern: "[A-Za-z_][A-Za-z0-9_]{0,127}", ..VALUE_NAME };
+pub(crate) const ENV_NAME: NameRule =
+    NameRule { what: "variable name", max: 128, pattern: "[A-Za-z_][A-Za-z0-9_]{0,127}", ..VALUE_NAME };
 
 /// Label names.
 pub(crate) const LABEL_NAME: NameRule = NameRule {
@@ -244,7 +259,9 @@ impl NameRule {
     pub fn allows(&self, name: &str) -> bool {
         let bytes = name.as_bytes();
         bytes.len() <= self.max
-            && bytes.split_first().is_some_and(|(first, rest)| (self.first)(*first) && rest.iter().all(|b| (self.rest)(*b)))
+            && bytes
+                .split_first()
+                .is_some_and(|(first, rest)| (self.first)(*first) && rest.iter().all(|b| (self.rest)(*b)))
     }
 }
 

@@ -23,7 +23,12 @@ pub(crate) fn read<'s>(source: &'s Source<'s>, report: &mut Report<'_>) -> Resul
                 documents += 1;
                 if documents > 1 {
                     let help = "put each workflow into a file of its own";
-                    return Err(Fault::new("several-documents", Some(span), "a second document starts here", help));
+                    return Err(Fault::new(
+                        "several-documents",
+                        Some(span),
+                        "a second document starts here",
+                        help,
+                    ));
                 }
             }
             Event::StreamEnd => break,
@@ -106,9 +111,11 @@ impl<'s> Builder<'s, '_, '_> {
                         Some(Entry { key: text, key_span: key.span, value: node })
                     }
                     // The text of a null key is `~` or `null`; nothing in the format is called so.
-                    Value::Null => {
-                        Some(Entry { key: self.source.slice(key.span).into(), key_span: key.span, value: node })
-                    }
+                    Value::Null => Some(Entry {
+                        key: self.source.slice(key.span).into(),
+                        key_span: key.span,
+                        value: node,
+                    }),
                     Value::Bad => {
                         map.bad = true;
                         None
@@ -138,7 +145,8 @@ impl<'s> Builder<'s, '_, '_> {
     }
 
     fn refuse_anchor(&mut self, span: Span, what: &str) {
-        let message = format!("this {what} is refused: anchors and aliases are not part of the workflow format");
+        let message =
+            format!("this {what} is refused: anchors and aliases are not part of the workflow format");
         let help = "write the value out where it is used; `defaults` holds what all tasks share";
         self.report.error("anchor", span, &Path::ROOT, message, help);
     }
@@ -180,7 +188,12 @@ fn complex_key(source: &Source<'_>, span: Span) -> Fault {
     let before = source.text[..span.start as usize].trim_end();
     if source.slice(span).starts_with("{{") || before.ends_with('{') {
         let message = "a value that starts with `{{` must be quoted";
-        return Fault::new("key-type", Some(span), message, "write \"{{ ... }}\": without quotes YAML reads a map");
+        return Fault::new(
+            "key-type",
+            Some(span),
+            message,
+            "write \"{{ ... }}\": without quotes YAML reads a map",
+        );
     }
     Fault::new("key-type", Some(span), "a key is text, not a list or a map", "")
 }

@@ -90,7 +90,10 @@ fn wordfreq_counts_right() {
     assert_eq!(outputs["report"], format!("{{\"first\":\"the\",\"words\":{words}}}"));
     let merged: serde_json::Value = serde_json::from_str(&outputs["merge"]).unwrap();
     assert_eq!(merged["distinct"], counts.len());
-    assert!(log.contains(&format!("{words} words, {} different; the 3 most frequent:\n", counts.len())), "{log}");
+    assert!(
+        log.contains(&format!("{words} words, {} different; the 3 most frequent:\n", counts.len())),
+        "{log}"
+    );
     assert!(log.contains(&format!("{:6}  the\n", counts["the"])), "{log}");
 }
 
@@ -99,5 +102,10 @@ fn parameter_text_never_becomes_code() {
     let workflow = example("params.yaml");
     let hostile = "it's; echo INJECTED $(id) `id` \"$HOME\" {{ run.id }}";
     let (_, log) = run(&workflow, &[("name", hostile), ("times", "1")]);
-    assert_eq!(log, format!("Hello, {hostile}! It is 2025-03-09.\nHello, {hostile}! It is 2025-03-09.\none, two\nrun 7\n"));
+    assert_eq!(
+        log,
+        format!(
+            "Hello, {hostile}! It is 2025-03-09.\nHello, {hostile}! It is 2025-03-09.\none, two\nrun 7\n"
+        )
+    );
 }
