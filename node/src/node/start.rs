@@ -76,11 +76,13 @@ impl Node {
         });
         // Set once, here.
         let _ = whole.set(Arc::downgrade(&ctx));
-        let (stop, stopped) = watch::channel(false);
+        let (stop, stop_seen) = watch::channel(false);
+        let (cut, cut_seen) = watch::channel(false);
+        let ends = serve::Ends { stop: stop_seen, cut: cut_seen };
         let mut servers = JoinSet::new();
         let desk = Arc::new(NodeDesk { ctx: ctx.clone() });
         let service = PeerService::server(me, ctx.replica.clone(), desk);
-        servers.spawn(serve::peers(peer_listener, service, stopped.clone()));
+        servers.spawn(serve::peers(peer_listener, service, ends.clone()));
 
         let claw_deps = Arc::new(NodeClaw::new(ctx.clone()));
         let claw = Claw::start(claw_config(&settings, &ctx, &own), claw_deps.clone())?;
@@ -90,9 +92,9 @@ impl Node {
         tasks.spawn(leader::run(ctx.clone()));
         tasks.spawn(presence::announce(ctx.clone(), own));
         tasks.spawn(presence::greet_leaders(ctx.clone(), claw_deps.clone()));
-        servers.spawn(serve::clients(client_listener, Api::server(ctx.clone()), stopped));
+        servers.spawn(serve::clients(client_listener, Api::server(ctx.clone()), ends));
         tracing::info!(node = me.node, %listen, %peer_listen, cluster = format_id(&me.cluster_id), "started");
-        Ok(Node { ctx, claw, claw_deps, listen, peer_listen, stop, servers, tasks, data })
+        Ok(Node { ctx, claw, claw_deps, listen, peer_listen, stop, cut, servers, tasks, data })
     }
 }
 
