@@ -35,6 +35,8 @@ pub struct Audit {
     pub versions: BTreeMap<(String, u64), Rc<Graph>>,
     /// Tasks that succeeded.
     pub tasks_succeeded: u64,
+    /// Virtual time, kept by the world.
+    pub at_ms: u64,
     last_ms: u64,
     requests: BTreeSet<Vec<u8>>,
 }
@@ -101,6 +103,7 @@ impl Audit {
             request: &entry.request_id,
             outcomes: done.outcomes_hash,
             changed: rows,
+            at_ms: self.at_ms,
         });
         Ok((done.outcomes, done.outcomes_hash))
     }

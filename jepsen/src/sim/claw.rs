@@ -139,7 +139,9 @@ impl World {
             return;
         }
         at.claw.confirmed_ms = Some(sent_ms);
-        let left = (sent_ms + lease_ms).saturating_sub(now);
+        let (claw, incarnation, until_ms) = (at.id, at.claw.incarnation, sent_ms + lease_ms);
+        self.judge.see(&Fact::LeaseTold { claw, incarnation: &incarnation, until_ms });
+        let left = until_ms.saturating_sub(now);
         self.after(left, Event::LeaseCheck { node, life });
         self.claw_looks(node);
     }

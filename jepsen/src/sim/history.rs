@@ -92,6 +92,8 @@ pub enum Fact<'a> {
         outcomes: u64,
         /// Rows changed other than Meta.
         changed: usize,
+        /// Virtual time.
+        at_ms: u64,
     },
     /// A client got the answer to a submit: this run is acknowledged.
     Acknowledged {
@@ -121,6 +123,15 @@ pub enum Fact<'a> {
         applied: u64,
         /// The ids of its runs with their states.
         runs: &'a BTreeMap<u64, RunState>,
+    },
+    /// A claw was told that its lease is renewed.
+    LeaseTold {
+        /// Its node id.
+        claw: u64,
+        /// Of which process.
+        incarnation: &'a [u8],
+        /// Virtual time.
+        until_ms: u64,
     },
     /// A claw really started the process of an attempt.
     Began {

@@ -251,6 +251,7 @@ impl World {
     fn append(&mut self, entry: &Rc<Entry>) -> Answer {
         self.log.push(entry.clone());
         let index = self.log.len() as u64;
+        self.audit.at_ms = self.now;
         match self.audit.apply(entry, &mut self.judge, &mut self.effects, self.profile.steps) {
             Ok((outcomes, hash)) => {
                 let digest = self.audit.reference.digest;

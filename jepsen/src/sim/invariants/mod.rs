@@ -7,6 +7,7 @@ use super::profile::Profile;
 mod acknowledged_present;
 mod blocked_exactly;
 mod equal_dumps;
+mod lease_kept;
 mod max_parallel;
 mod one_completion;
 mod one_lease;
@@ -58,6 +59,9 @@ pub fn laws(profile: &Profile) -> Vec<Box<dyn Law>> {
     // fencing token is what protects, and the other laws judge it.
     if !profile.claws_pause && !profile.clocks_jump {
         laws.push(Box::new(one_process::OneProcess::default()));
+    }
+    if !profile.clocks_jump {
+        laws.push(Box::new(lease_kept::LeaseKept::default()));
     }
     laws
 }

@@ -27,7 +27,7 @@ impl Law for Repeats {
     }
 
     fn see(&mut self, fact: &Fact<'_>) -> Result<(), String> {
-        let Fact::Entry { index, time_ms, request, outcomes, changed } = fact else { return Ok(()) };
+        let Fact::Entry { index, time_ms, request, outcomes, changed, .. } = fact else { return Ok(()) };
         if request.is_empty() {
             return Ok(());
         }
@@ -55,8 +55,14 @@ mod tests {
 
     #[test]
     fn another_answer_and_a_change_break_it() {
-        let entry =
-            |time_ms, outcomes, changed| Fact::Entry { index: 1, time_ms, request: b"r", outcomes, changed };
+        let entry = |time_ms, outcomes, changed| Fact::Entry {
+            index: 1,
+            time_ms,
+            request: b"r",
+            outcomes,
+            changed,
+            at_ms: 0,
+        };
         let judge = |second| verdict(&mut Repeats::default(), &[entry(0, 7, 3), second]).is_ok();
         assert!(judge(entry(1, 7, 0)));
         assert!(judge(entry(LIFETIME_MS, 8, 3)));

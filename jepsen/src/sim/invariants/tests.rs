@@ -74,7 +74,7 @@ pub fn run_fact<'a>(index: u64, before: Option<&'a RunRow>, after: &'a RunRow) -
 
 /// The end of an entry.
 pub fn entry(index: u64) -> Fact<'static> {
-    Fact::Entry { index, time_ms: index, request: &[], outcomes: 0, changed: 1 }
+    Fact::Entry { index, time_ms: index, request: &[], outcomes: 0, changed: 1, at_ms: index }
 }
 
 /// A report that was accepted.
