@@ -201,7 +201,8 @@ async fn measure(what: What, args: &Args, leader: &str, own: Option<&Throwaway>)
         }
         What::W5 => {
             let figures = Work::connect(leader).await?.submit_to_start(200).await?;
-            let text = format!("W5 submit to start: p50 {:.2} ms, p99 {:.2} ms", figures.p50_ms, figures.p99_ms);
+            let text =
+                format!("W5 submit to start: p50 {:.2} ms, p99 {:.2} ms", figures.p50_ms, figures.p99_ms);
             lines.push(Line::new("W5", text, &figures)?);
         }
         What::W6 => {

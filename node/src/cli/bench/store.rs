@@ -198,7 +198,9 @@ impl Stores {
             let mut puts = tokio::task::JoinSet::new();
             for n in 0..FILL {
                 let etcd = etcd.clone();
-                puts.spawn(async move { etcd.put(format!("fill-{n}").into_bytes(), vec![b'x'; VALUE_BYTES]).await });
+                puts.spawn(async move {
+                    etcd.put(format!("fill-{n}").into_bytes(), vec![b'x'; VALUE_BYTES]).await
+                });
                 if puts.len() >= 128 {
                     puts.join_next().await.context("a put is under way")???;
                 }
@@ -314,7 +316,9 @@ fn submit_request(definition: &str) -> SubmitRunRequest {
 fn five_task_graph() -> String {
     let mut text = String::from("name: bench-five\ntasks:\n");
     for (name, needs) in [("a", ""), ("b", "a"), ("c", "a"), ("d", "b, c"), ("e", "d")] {
-        text.push_str(&format!("  {name}:\n    needs: [{needs}]\n    process: {{command: [\"/bin/true\"]}}\n"));
+        text.push_str(&format!(
+            "  {name}:\n    needs: [{needs}]\n    process: {{command: [\"/bin/true\"]}}\n"
+        ));
     }
     text
 }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clawhive_proto::clawhive_client::ClawhiveClient;
 use clawhive_proto::{
-    CancelRunRequest, ClusterStatusRequest, ListEventsRequest, RunState, RunView, SubmitRunRequest, WatchRunRequest,
-    submit_run_request::What,
+    CancelRunRequest, ClusterStatusRequest, ListEventsRequest, RunState, RunView, SubmitRunRequest,
+    WatchRunRequest, submit_run_request::What,
 };
 use serde::Serialize;
 use tokio_stream::StreamExt;
