@@ -144,10 +144,9 @@ impl SimDisk {
         let state = self.lock();
         let mut names = state.safe_names.clone();
         let mut dice = tear.dice(u64::MAX);
-        for change in &state.pending_names {
-            if tear.keeps(&mut dice) {
-                change.apply(&mut names);
-            }
+        let survivors = tear.survivors(&state.pending_names, &mut dice);
+        for (change, _) in state.pending_names.iter().zip(survivors).filter(|(_, survives)| *survives) {
+            change.apply(&mut names);
         }
         let files = state.files.iter();
         let files = files.map(|(node, file)| (*node, file.after_cut(tear, &mut tear.dice(*node)))).collect();
@@ -378,6 +377,22 @@ mod tests {
             assert_eq!(torn, bytes(&disk.after_cut(Tear::Sectors(seed)), 2048), "a seed is a result");
         }
         assert!(mixed > 32, "most tears must mix old and new sectors, {mixed} did");
+    }
+
+    #[test]
+    fn a_sector_never_has_a_later_write_without_the_earlier() {
+        let disk = SimDisk::new();
+        let file = file_with(&disk, &[1; 1024], &[2; 100]);
+        file.write_at(&[3; 800], 100).expect("write");
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..64 {
+            let torn = bytes(&disk.after_cut(Tear::Sectors(seed)), 1024);
+            assert!([[1, 1], [2, 1], [2, 3]].contains(&[torn[0], torn[200]]), "{:?}", &torn[..300]);
+            seen.insert([torn[0], torn[200], torn[600]]);
+            let prefix = bytes(&disk.after_cut(Tear::Prefix(seed)), 1024);
+            assert!([[1, 1, 1], [2, 1, 1], [2, 3, 3]].contains(&[prefix[0], prefix[200], prefix[600]]));
+        }
+        assert_eq!(seen.len(), 6, "every combination comes up");
     }
 
     #[test]

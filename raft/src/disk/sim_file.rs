@@ -2,6 +2,8 @@
 //!
 //! Owns: the bytes of a file and what a power cut makes of them. Must not: know names or faults.
 
+use std::collections::BTreeMap;
+
 use super::SECTOR;
 
 /// What a power cut leaves of the changes that no sync covered.
@@ -11,9 +13,10 @@ pub enum Tear {
     LoseAll,
     /// All of them, as after a mere kill of the process.
     KeepAll,
-    /// Whole writes are kept or lost, each by chance.
-    Writes(u64),
-    /// Each sector of each write is kept or lost by chance.
+    /// The oldest of them up to some point, by chance.
+    Prefix(u64),
+    /// Each sector has, by chance, its bytes as of some moment since it was last synced. Since a cache holds
+    /// whole pages, a sector never has a later write without the earlier ones.
     Sectors(u64),
 }
 
@@ -22,17 +25,22 @@ impl Tear {
     pub(super) fn dice(self, salt: u64) -> Dice {
         match self {
             Tear::LoseAll | Tear::KeepAll => Dice(salt),
-            Tear::Writes(seed) | Tear::Sectors(seed) => Dice(seed ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            Tear::Prefix(seed) | Tear::Sectors(seed) => {
+                Dice(seed ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+            }
         }
     }
 
-    /// Whether a change that is one thing, such as a rename, survives.
-    pub(super) fn keeps(self, dice: &mut Dice) -> bool {
-        match self {
+    /// Picks from changes that are one thing each, such as renames, those that survive.
+    pub(super) fn survivors<T>(self, changes: &[T], dice: &mut Dice) -> Vec<bool> {
+        let prefix = dice.below(changes.len() + 1);
+        let keeps = |i: usize, dice: &mut Dice| match self {
             Tear::LoseAll => false,
             Tear::KeepAll => true,
-            Tear::Writes(_) | Tear::Sectors(_) => dice.flip(),
-        }
+            Tear::Prefix(_) => i < prefix,
+            Tear::Sectors(_) => dice.flip(),
+        };
+        (0..changes.len()).map(|i| keeps(i, dice)).collect()
     }
 }
 
@@ -47,6 +55,10 @@ impl Dice {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
+    }
+
+    pub(super) fn below(&mut self, n: usize) -> usize {
+        (self.roll() % n.max(1) as u64) as usize
     }
 
     pub(super) fn flip(&mut self) -> bool {
@@ -74,25 +86,49 @@ impl Change {
         }
     }
 
-    /// Applies what a power cut leaves of this change.
-    fn tear(&self, to: &mut Vec<u8>, tear: Tear, dice: &mut Dice) {
-        match (self, tear) {
-            (Change::Write { offset, bytes }, Tear::Sectors(_)) => {
-                let end = offset + bytes.len();
-                let mut from = *offset;
-                while from < end {
-                    let until = end.min((from / SECTOR + 1) * SECTOR);
-                    if dice.flip() {
-                        let part = bytes[from - offset..until - offset].to_vec();
-                        Change::Write { offset: from, bytes: part }.apply(to);
-                    }
-                    from = until;
-                }
-            }
-            _ => {
-                if tear.keeps(dice) {
-                    self.apply(to);
-                }
+    /// The sectors a write touches, and the bytes for each.
+    fn sectors(&self) -> Vec<(usize, Change)> {
+        let Change::Write { offset, bytes } = self else { return Vec::new() };
+        let end = offset + bytes.len();
+        let mut parts = Vec::new();
+        let mut from = *offset;
+        while from < end {
+            let until = end.min((from / SECTOR + 1) * SECTOR);
+            let part = bytes[from - offset..until - offset].to_vec();
+            parts.push((from / SECTOR, Change::Write { offset: from, bytes: part }));
+            from = until;
+        }
+        parts
+    }
+}
+
+/// Applies what a power cut leaves of these changes.
+fn tear(changes: &[Change], to: &mut Vec<u8>, tear: Tear, dice: &mut Dice) {
+    if !matches!(tear, Tear::Sectors(_)) {
+        let survivors = tear.survivors(changes, dice);
+        for (change, _) in changes.iter().zip(survivors).filter(|(_, survives)| *survives) {
+            change.apply(to);
+        }
+        return;
+    }
+    let mut writes: BTreeMap<usize, usize> = BTreeMap::new();
+    for (sector, _) in changes.iter().flat_map(Change::sectors) {
+        *writes.entry(sector).or_default() += 1;
+    }
+    let mut kept: BTreeMap<usize, usize> =
+        writes.into_iter().map(|(sector, count)| (sector, dice.below(count + 1))).collect();
+    for change in changes {
+        if let Change::SetLen(_) = change
+            && dice.flip()
+        {
+            change.apply(to);
+        }
+        for (sector, part) in change.sectors() {
+            if let Some(left) = kept.get_mut(&sector)
+                && *left > 0
+            {
+                *left -= 1;
+                part.apply(to);
             }
         }
     }
@@ -151,18 +187,13 @@ impl SimFile {
     /// A sync that fails, as Linux does it: some pages got through, the others are marked clean all the
     /// same, so reads still show them and no later sync writes them.
     pub(super) fn sync_failing(&mut self, dice: &mut Dice) {
-        let tear = Tear::Sectors(0);
-        for change in std::mem::take(&mut self.pending) {
-            change.tear(&mut self.safe, tear, dice);
-        }
+        tear(&std::mem::take(&mut self.pending), &mut self.safe, Tear::Sectors(0), dice);
     }
 
     /// The file as found after a power cut.
-    pub(super) fn after_cut(&self, tear: Tear, dice: &mut Dice) -> SimFile {
+    pub(super) fn after_cut(&self, how: Tear, dice: &mut Dice) -> SimFile {
         let mut safe = self.safe.clone();
-        for change in &self.pending {
-            change.tear(&mut safe, tear, dice);
-        }
+        tear(&self.pending, &mut safe, how, dice);
         SimFile { live: safe.clone(), safe, pending: Vec::new() }
     }
 

@@ -138,18 +138,21 @@ impl SegmentLog {
         Ok(())
     }
 
-    /// Gives up the entries up to `pos`, inclusive. If the log ends before, it goes on after `pos`. Files are
-    /// used again after this became durable.
+    /// Gives up the entries up to `pos`, inclusive. If the log ends before, it goes on after `pos`. `done` is
+    /// called when that is durable; files are used again only then.
     ///
     /// # Errors
-    /// The error that ended the log.
-    pub fn purge(&self, pos: LogPos) -> Result<(), LogError> {
+    /// The error that ended the log; then `done` is not called.
+    pub fn purge(&self, pos: LogPos, done: OnDurable) -> Result<(), LogError> {
         let mut state = self.shared.alive()?;
-        if state.ledger.purges(pos) {
-            state.ledger.purge(pos);
-            state.tail.purge(pos.index);
-            self.submit(Job { op: Op::Purge(pos), done: None }, state);
+        if !state.ledger.purges(pos) {
+            drop(state);
+            done(Ok(()));
+            return Ok(());
         }
+        state.ledger.purge(pos);
+        state.tail.purge(pos.index);
+        self.submit(Job { op: Op::Purge(pos), done: Some(done) }, state);
         Ok(())
     }
 

@@ -1,8 +1,14 @@
-//! Replicas in one process, over links in memory and directories on disk.
+//! Integration tests: the log over simulated and real disks, and replicas in one process over links in memory.
 
 mod cluster;
 mod failover;
 mod hub;
 mod restarts;
+mod log_crash;
+mod log_faults;
+mod log_model;
+mod log_property;
+mod log_refuse;
+mod log_segments;
 mod snapshots;
 mod writes;
