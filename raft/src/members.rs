@@ -50,6 +50,11 @@ impl Core {
         self.change(timeout, self.raft.add_learner(id, node, true)).await
     }
 
+    pub(crate) async fn set_addr(&self, id: u64, addr: &str, timeout: Duration) -> Result<(), MemberError> {
+        let change = ChangeMembers::SetNodes(BTreeMap::from([(id, Node { addr: addr.to_owned() })]));
+        self.change(timeout, self.raft.change_membership(change, true)).await
+    }
+
     pub(crate) async fn promote(&self, id: u64, timeout: Duration) -> Result<(), MemberError> {
         let change = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
         self.change(timeout, self.raft.change_membership(change, true)).await

@@ -26,7 +26,7 @@ use crate::machine::Machine;
 use crate::network::Network;
 use crate::options::Options;
 use crate::reach::Reach;
-use crate::reads::{self, Waiting};
+use crate::reads::{self, Rounds, Waiting};
 use crate::seams::{PrepareHook, Seams};
 use crate::snapshot::Shelf;
 use crate::state::State;
@@ -184,6 +184,11 @@ impl Replica {
         self.core.add_learner(id, addr, timeout).await
     }
 
+    /// Tells the cluster where a member listens now. Leader only.
+    pub async fn set_addr(&self, id: u64, addr: &str, timeout: Duration) -> Result<(), MemberError> {
+        self.core.set_addr(id, addr, timeout).await
+    }
+
     /// Gives a learner a vote. Leader only.
     pub async fn promote(&self, id: u64, timeout: Duration) -> Result<(), MemberError> {
         self.core.promote(id, timeout).await
@@ -227,7 +232,8 @@ impl Replica {
         self.core.raft.trigger().snapshot().await.map_err(|_| MemberError::Shutdown)
     }
 
-    /// Stops: no more elections, no more answers; what is applied is made durable first.
+    /// Stops: no more elections, no more answers; what is applied is made durable first. The directory can be opened
+    /// again once all clones of this replica and all its views are dropped.
     pub async fn shutdown(&self) {
         self.stop(true).await;
     }
@@ -326,7 +332,15 @@ async fn start(options: Options, seams: Seams, runtime: Handle) -> Result<(Core,
     let (queue, proposals) = mpsc::channel(batcher::QUEUE);
     tokio::spawn(batcher::run(raft.clone(), seams.clock, proposals));
     let (reads, readers) = mpsc::channel(reads::QUEUE);
-    tokio::spawn(reads::run(raft.clone(), readers));
+    let rounds = Rounds {
+        node_id: options.node_id,
+        raft: raft.clone(),
+        status: status.clone(),
+        transport: seams.transport.clone(),
+        reach: reach.clone(),
+        timeout: window,
+    };
+    tokio::spawn(rounds.run(readers));
     let core = Core {
         node_id: options.node_id,
         raft,

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::codec::{WireLogId, WireStoredMembership};
 use crate::state::DurableState;
-use crate::statefile::{Facts, sync_parent};
+use crate::statefile::{Facts, RawRow, sync_parent};
 use crate::types::{LogId, SnapshotMeta, StoredMembership};
 
 const MAGIC: &[u8; 8] = b"CLAWSNAP";
@@ -174,7 +174,7 @@ impl Reader {
     }
 
     /// The next row; none only once the whole was found good.
-    pub(crate) fn next_row(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>, SnapshotError> {
+    pub(crate) fn next_row(&mut self) -> Result<Option<RawRow>, SnapshotError> {
         if self.done {
             return Ok(None);
         }

@@ -20,7 +20,7 @@ use crate::fatal::Fatal;
 use crate::feed::{Feed, FeedSender};
 use crate::options::Options;
 use crate::overlay::{Batch, Layer, merge};
-use crate::statefile::{Backend, Facts, Opening, Owner, Rows, StateFile};
+use crate::statefile::{Backend, Facts, Opening, Owner, RawRow, Rows, StateFile};
 use crate::types::{LogEntry, LogId, OutcomeBytes, StoredMembership};
 use crate::view::{Moment, View};
 
@@ -309,7 +309,7 @@ impl State {
     pub(crate) fn replace(
         &self,
         facts: Facts,
-        next: impl FnMut() -> io::Result<Option<(Vec<u8>, Vec<u8>)>>,
+        next: impl FnMut() -> io::Result<Option<RawRow>>,
     ) -> io::Result<()> {
         let mut file = lock(&self.file);
         self.fatal.check()?;
@@ -341,5 +341,7 @@ impl State {
     }
 }
 
+#[cfg(test)]
+mod power;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use clawhive_proto::FrameKind;
 use openraft::async_runtime::WatchReceiver;
+use openraft::errors::Fatal as OpenraftFatal;
 use openraft::{Instant as _, ServerState};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -73,6 +74,11 @@ impl Observer {
     /// The status now, and whether this node leads without being ready yet.
     fn look(&self) -> (Status, bool) {
         let metrics = self.raft.metrics().borrow_watched().clone();
+        if let Err(stopped @ (OpenraftFatal::StorageError(_) | OpenraftFatal::Panicked)) =
+            &metrics.running_state
+        {
+            self.state.fatal.raise(format!("raft has stopped: {stopped}"));
+        }
         let membership = metrics.membership_config.membership();
         let voters: Vec<u64> = membership.voter_ids().collect();
         let applied = self.state.view().applied();

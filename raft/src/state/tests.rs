@@ -70,7 +70,7 @@ pub(crate) fn entry(index: u64, changes: &[(u8, Option<u8>)]) -> LogEntry {
     }
 }
 
-fn model(entries: &[LogEntry]) -> Vec<(Table, Vec<u8>, Bytes)> {
+pub(crate) fn model(entries: &[LogEntry]) -> Vec<(Table, Vec<u8>, Bytes)> {
     let mut store = MemStore::default();
     for entry in entries {
         let EntryPayload::Normal(data) = &entry.payload else { continue };
