@@ -146,5 +146,16 @@ async fn the_working_directory_is_the_attempts_own_and_gone_after_it() {
     let work = setup.dir.path().canonicalize().unwrap().join("work");
     let expected = work.join(format!("{}-0-1", key.0));
     assert_eq!(String::from_utf8(setup.log(key).await).unwrap().trim(), expected.to_str().unwrap());
-    assert_eq!(std::fs::read_dir(work).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(&work).unwrap().count(), 0);
+
+    // One that was left empty is used again, empty, under the next attempt's name.
+    for text in ["true", "pwd; ls -A; chmod 777 .", "pwd; ls -A; stat -c %a ."] {
+        let (key, end) = setup.cluster.run(run(text)).await;
+        end.outputs();
+        assert!(!work.join(format!("{}-0-1", key.0)).exists());
+        let log = String::from_utf8(setup.log(key).await).unwrap();
+        let name = work.join(format!("{}-0-1", key.0));
+        assert!(text == "true" || log.starts_with(&format!("{}\n", name.display())), "{log}");
+        assert!(!log.contains("777") && !log.contains("clawhive-output"), "{log}");
+    }
 }
