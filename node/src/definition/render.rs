@@ -56,6 +56,7 @@ pub fn render(frame: &Frame<'_>, errors: &[Diagnostic], warnings: &[Diagnostic],
         .map(|one| (one, Severity::Error))
         .chain(warnings.iter().map(|one| (one, Severity::Warning)));
     for (diagnostic, severity) in all {
+        let diagnostic = &harmless(diagnostic);
         let page = Page { text: &text, lines: &lines, name: frame.source_name, diagnostic };
         let shown = Shown { diagnostic, severity, page };
         // Writing into a string does not fail; a diagnostic that could not be drawn is still said.
@@ -119,7 +120,7 @@ fn one_json(diagnostic: &Diagnostic) -> Value {
 
 /// One line per error, for logs and for errors that travel as text.
 pub fn plain_lines(source_name: &str, errors: &[Diagnostic], omitted: usize) -> String {
-    let mut out: Vec<String> = errors.iter().map(|one| plain_line(source_name, one)).collect();
+    let mut out: Vec<String> = errors.iter().map(|one| plain_line(source_name, &harmless(one))).collect();
     if omitted > 0 {
         out.push(format!("{source_name}: {omitted} more errors"));
     }
@@ -255,11 +256,22 @@ impl SourceCode for Page<'_> {
     }
 }
 
-/// The text with what steers a terminal replaced, byte for byte, so that places stay where they are.
+/// A diagnostic whose texts, which quote the file, steer nothing.
+fn harmless(diagnostic: &Diagnostic) -> Diagnostic {
+    Diagnostic {
+        message: without_controls(&diagnostic.message),
+        help: without_controls(&diagnostic.help),
+        path: without_controls(&diagnostic.path),
+        ..diagnostic.clone()
+    }
+}
+
+/// The text with what steers a terminal or turns the writing direction replaced, byte for byte, so that places stay where they are.
 fn without_controls(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_control() && !matches!(c, '\n' | '\r' | '\t') {
+        let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if turns || (c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
             out.extend(std::iter::repeat_n('?', c.len_utf8()));
         } else {
             out.push(c);

@@ -218,7 +218,7 @@ fn process<'n>(
         let here = path.key("working_dir");
         if let Some(dir) = text(report, &entry.value, &here) {
             no_nul(report, &entry.value, &here, dir);
-            if !dir.starts_with('/') && !(template::is_template(dir) && dir.starts_with("{{")) {
+            if !dir.starts_with('/') && !dir.starts_with("{{") {
                 let message = format!("the working directory `{}` is not absolute", shortened(dir));
                 let help = "start it with `/`; without it a task works in a directory of its own";
                 report.error("working-dir", entry.value.span, &here, message, help);

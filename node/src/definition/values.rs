@@ -192,7 +192,7 @@ pub fn parse_duration(text: &str) -> Result<u64, String> {
 /// A duration as text: the largest unit that holds it exactly.
 pub fn duration_text(ms: u64) -> String {
     const UNITS: [(u64, &str); 4] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
-    match UNITS.iter().find(|(unit, _)| ms >= *unit && ms % unit == 0) {
+    match UNITS.iter().find(|(unit, _)| ms >= *unit && ms.is_multiple_of(*unit)) {
         Some((unit, name)) => format!("{}{name}", ms / unit),
         None if ms == 0 => "0s".to_owned(),
         None => format!("{ms}ms"),

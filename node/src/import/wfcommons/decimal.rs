@@ -41,7 +41,7 @@ impl Decimal {
         let mut digits: u128 = joined.parse().map_err(|_| "it has too many digits")?;
         let fraction_places = i32::try_from(fraction.len()).map_err(|_| "it has too many digits")?;
         let mut places = fraction_places.checked_sub(exponent).ok_or("the exponent is too large")?;
-        while places > 0 && digits % 10 == 0 {
+        while places > 0 && digits.is_multiple_of(10) {
             digits /= 10;
             places -= 1;
             if digits == 0 {
