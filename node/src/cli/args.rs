@@ -89,7 +89,9 @@ pub(super) enum NodeVerb {
 #[derive(Debug, Subcommand)]
 pub(super) enum ClusterVerb {
     /// Show leader, quorum and nodes; works without a quorum
-    #[command(after_help = "Examples:\n  clawhive cluster status\n  clawhive --server 10.0.0.2:7400 cluster status -o json")]
+    #[command(
+        after_help = "Examples:\n  clawhive cluster status\n  clawhive --server 10.0.0.2:7400 cluster status -o json"
+    )]
     Status,
 }
 
@@ -103,7 +105,9 @@ pub(super) enum ImportVerb {
 /// Uses the cluster given by --server, else a node of its own with its data in ./.clawhive/. Progress goes to standard
 /// error; standard output gets what the last tasks of the graph printed. Ctrl-C cancels the run, twice leaves it.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  clawhive run flow.yaml\n  clawhive run flow.yaml -p date=2026-03-01 -p limit=10\n  clawhive run flow.yaml --ephemeral > report.txt\n  clawhive --server 10.0.0.1:7400 run flow.yaml --detach")]
+#[command(
+    after_help = "Examples:\n  clawhive run flow.yaml\n  clawhive run flow.yaml -p date=2026-03-01 -p limit=10\n  clawhive run flow.yaml --ephemeral > report.txt\n  clawhive --server 10.0.0.1:7400 run flow.yaml --detach"
+)]
 pub(super) struct RunArgs {
     /// The workflow file, YAML or JSON; `-` is standard input
     pub(super) file: PathBuf,
@@ -135,7 +139,9 @@ pub(super) struct SubmitOptions {
 /// One node in this process, or several as processes of their own. Prints a line per node and `ready` when a leader
 /// serves; the verbs used in this directory find it by themselves. Stops with Ctrl-C.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  clawhive dev\n  clawhive dev --nodes 3\n  clawhive dev --nodes 3 --ephemeral --port 8400")]
+#[command(
+    after_help = "Examples:\n  clawhive dev\n  clawhive dev --nodes 3\n  clawhive dev --nodes 3 --ephemeral --port 8400"
+)]
 pub(super) struct DevArgs {
     /// How many nodes
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=9))]
@@ -156,7 +162,9 @@ pub(super) struct DevArgs {
 /// Settings come from flags, then CLAWHIVE_* variables, then the file. With neither --bootstrap nor --join it goes on
 /// with what is in the data directory. Prints `ready listen=ADDR node=ID` when it serves; SIGTERM ends it well.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  clawhive server --data /var/lib/clawhive --bootstrap\n  clawhive server --data n2 --listen 10.0.0.2:7400 --peer-listen 10.0.0.2:7401 --join 10.0.0.1:7401\n  clawhive server --config /etc/clawhive.toml")]
+#[command(
+    after_help = "Examples:\n  clawhive server --data /var/lib/clawhive --bootstrap\n  clawhive server --data n2 --listen 10.0.0.2:7400 --peer-listen 10.0.0.2:7401 --join 10.0.0.1:7401\n  clawhive server --config /etc/clawhive.toml"
+)]
 pub(super) struct ServerArgs {
     /// The data directory
     #[arg(long, value_name = "DIR")]
@@ -207,7 +215,9 @@ pub(super) enum LogFormatArg {
 
 /// Check a workflow file; nothing is stored and no server is needed
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  clawhive validate flow.yaml\n  clawhive validate flow.yaml -o json    the canonical form, defaults filled in")]
+#[command(
+    after_help = "Examples:\n  clawhive validate flow.yaml\n  clawhive validate flow.yaml -o json    the canonical form, defaults filled in"
+)]
 pub(super) struct ValidateArgs {
     /// The workflow file, YAML or JSON; `-` is standard input
     pub(super) file: PathBuf,
@@ -215,7 +225,9 @@ pub(super) struct ValidateArgs {
 
 /// Start a run and print its id
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  clawhive submit flow.yaml\n  clawhive submit data/nightly-etl -p date=2026-03-01\n  clawhive wait $(clawhive submit flow.yaml)")]
+#[command(
+    after_help = "Examples:\n  clawhive submit flow.yaml\n  clawhive submit data/nightly-etl -p date=2026-03-01\n  clawhive wait $(clawhive submit flow.yaml)"
+)]
 pub(super) struct SubmitArgs {
     /// A workflow file, or the [NAMESPACE/]NAME of a stored workflow
     #[arg(value_name = "FILE|NAME")]
@@ -237,7 +249,9 @@ pub(super) struct WaitArgs {
 
 /// List runs, newest first
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  clawhive ls\n  clawhive ls --state failed --limit 10\n  clawhive ls --workflow data/nightly-etl -o json")]
+#[command(
+    after_help = "Examples:\n  clawhive ls\n  clawhive ls --state failed --limit 10\n  clawhive ls --workflow data/nightly-etl -o json"
+)]
 pub(super) struct LsArgs {
     /// Only runs in this state; may be given several times
     #[arg(long = "state", value_enum, value_name = "STATE", value_delimiter = ',')]
@@ -278,7 +292,9 @@ impl From<RunStateArg> for RunState {
 
 /// Show a run with its tasks, or one task with its attempts
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  clawhive show 42\n  clawhive show 42 --task merge\n  clawhive show 42 --all\n  clawhive show 42 -o json")]
+#[command(
+    after_help = "Examples:\n  clawhive show 42\n  clawhive show 42 --task merge\n  clawhive show 42 --all\n  clawhive show 42 -o json"
+)]
 pub(super) struct ShowArgs {
     /// The run
     pub(super) run: Run,
@@ -295,7 +311,9 @@ pub(super) struct ShowArgs {
 /// Lines of several tasks carry the task's name, lines of standard error a mark. Control characters are shown as text on
 /// a terminal; --raw gives the bytes as they are.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  clawhive logs 42\n  clawhive logs 42 report -f\n  clawhive logs 42 report --attempt 1 --raw > report.log")]
+#[command(
+    after_help = "Examples:\n  clawhive logs 42\n  clawhive logs 42 report -f\n  clawhive logs 42 report --attempt 1 --raw > report.log"
+)]
 pub(super) struct LogsArgs {
     /// The run
     pub(super) run: Run,
@@ -342,7 +360,9 @@ pub(super) struct CancelArgs {
 
 /// Make a workflow of a recorded execution (WfFormat 1.5) whose tasks sleep the recorded time
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  clawhive import wfcommons recording.json > flow.yaml\n  clawhive import wfcommons recording.json --time-scale 0.01 | clawhive run -")]
+#[command(
+    after_help = "Examples:\n  clawhive import wfcommons recording.json > flow.yaml\n  clawhive import wfcommons recording.json --time-scale 0.01 | clawhive run -"
+)]
 pub(super) struct WfcommonsArgs {
     /// The recording
     pub(super) file: PathBuf,
@@ -353,7 +373,9 @@ pub(super) struct WfcommonsArgs {
 
 /// Print the completions for a shell
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  clawhive completions bash > ~/.local/share/bash-completion/completions/clawhive\n  source <(clawhive completions zsh)")]
+#[command(
+    after_help = "Examples:\n  clawhive completions bash > ~/.local/share/bash-completion/completions/clawhive\n  source <(clawhive completions zsh)"
+)]
 pub(super) struct CompletionsArgs {
     /// The shell
     pub(super) shell: clap_complete::Shell,

@@ -47,11 +47,14 @@ impl Embedded {
         let builder = if work == Work::Nothing { builder.slots(0) } else { builder };
         let node = builder.start().await?;
         if tokio::time::timeout(READY_WITHIN, node.ready()).await.is_err() {
-            return Err(Failure::no_server(format!("the local node does not get ready within {READY_WITHIN:?}")));
+            return Err(Failure::no_server(format!(
+                "the local node does not get ready within {READY_WITHIN:?}"
+            )));
         }
         if let Home::Kept(claim) = &mut home {
             let published = claim.publish(&[node.listen().to_string()]);
-            published.map_err(|error| Failure::unexpected(format!("cannot write the endpoint file: {error}")))?;
+            published
+                .map_err(|error| Failure::unexpected(format!("cannot write the endpoint file: {error}")))?;
         }
         Ok(Self { node, _home: home })
     }

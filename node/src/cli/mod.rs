@@ -75,7 +75,9 @@ fn parse() -> Result<Args, ExitCode> {
         let asked = asked_format(std::env::args());
         if !help && asked != Format::Table {
             let text = error.render().to_string();
-            let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+            // The first paragraph says what is wrong; usage and tips are for people.
+            let lines = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim);
+            let message = lines.collect::<Vec<_>>().join(" ").trim_start_matches("error: ").to_owned();
             return ExitCode::from(Failure::usage(message).tell(&Output::of_process(asked)));
         }
         // Nowhere to say that nothing can be said.

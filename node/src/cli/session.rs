@@ -9,6 +9,7 @@ use super::args::Global;
 use super::claim::{Claim, DIRECTORY, Holder};
 use super::embedded::{Embedded, Home, TempDir, Work};
 use super::failure::{Exit, Failure};
+use super::trace;
 
 /// A wrong address is told soon.
 const UNREACHABLE_AFTER: Duration = Duration::from_secs(1);
@@ -40,6 +41,7 @@ impl Local {
 
 impl Session {
     pub(super) async fn open(global: &Global, local: Local) -> Result<Self, Failure> {
+        trace::verb()?;
         if local.ephemeral {
             let home = Home::Ephemeral(TempDir::new()?);
             return Self::of_own_node(Embedded::start(home, local.work).await?);
@@ -49,7 +51,8 @@ impl Session {
         }
         let directory = Path::new(DIRECTORY);
         if !local.create && !directory.is_dir() {
-            let failure = Failure::no_server(format!("no server is named, and there is no {DIRECTORY}/ here"));
+            let failure =
+                Failure::no_server(format!("no server is named, and there is no {DIRECTORY}/ here"));
             return Err(failure.hint(
                 "name a cluster with --server ADDR or CLAWHIVE_SERVER, or start one: clawhive run FILE, clawhive dev",
             ));
@@ -60,7 +63,9 @@ impl Session {
             }
             Holder::Us(claim) if claim.nodes() > 1 => {
                 let nodes = claim.nodes();
-                let failure = Failure::no_server(format!("{DIRECTORY}/ holds a cluster of {nodes} nodes, which is not running"));
+                let failure = Failure::no_server(format!(
+                    "{DIRECTORY}/ holds a cluster of {nodes} nodes, which is not running"
+                ));
                 Err(failure.hint(format!("start it: clawhive dev --nodes {nodes}")))
             }
             Holder::Us(claim) => Self::of_own_node(Embedded::start(Home::Kept(claim), local.work).await?),

@@ -1,12 +1,13 @@
 //! Views of the protocol as documents, with the fields that programs rely on. Numbers that can pass 2^53 are text.
 
 use clawhive_proto::{
-    AttemptState, AttemptView, ClusterStatusResponse, Diagnostic, EventView, NodeView, Reason, RunView,
-    TaskView,
+    AttemptRow, AttemptState, AttemptView, ClusterStatusResponse, Diagnostic, EventView, NodeView, Reason,
+    RunView, TaskView,
 };
 use clawhive_statemachine::names;
 use serde_json::{Map, Value, json};
 
+use super::text::escape;
 use super::time::rfc3339;
 
 /// A run; with its tasks when the view has them.
@@ -20,7 +21,7 @@ pub(in crate::cli) fn run_json(view: &RunView) -> Value {
         "version": row.version,
         "state": names::run_state(row.state()),
         "reason": run_reason(row.reason()),
-        "message": row.stop.as_ref().map(|stop| stop.message.as_str()).and_then(text),
+        "message": row.stop.as_ref().map_or(Value::Null, |stop| text(&stop.message)),
         "params": row.params.iter().map(|(name, value)| (name.clone(), json_or_text(value))).collect::<Map<_, _>>(),
         "labels": row.labels,
         "created_at": rfc3339(row.created_at_ms),
@@ -59,6 +60,8 @@ pub(in crate::cli) fn task_json(task: &TaskView) -> Value {
 /// An attempt.
 pub(in crate::cli) fn attempt_json(attempt: &AttemptView) -> Value {
     let row = attempt.row.clone().unwrap_or_default();
+    // Success is exit code 0 by definition and is not stored.
+    let exit_code = row.exit_code.or((row.state() == AttemptState::Succeeded).then_some(0));
     json!({
         "number": attempt.number,
         "state": names::attempt_state(row.state()),
@@ -66,7 +69,7 @@ pub(in crate::cli) fn attempt_json(attempt: &AttemptView) -> Value {
         "message": text(&row.message),
         "claw": row.claw.to_string(),
         "fence": row.fence.to_string(),
-        "exit_code": row.exit_code,
+        "exit_code": exit_code,
         "signal": row.signal,
         "started_at": rfc3339(row.started_at_ms),
         "ended_at": rfc3339(row.ended_at_ms),
@@ -140,9 +143,19 @@ pub(in crate::cli) fn diagnostic_json(diagnostic: &Diagnostic) -> Value {
     })
 }
 
-/// Why an attempt ended as it did, in words: `exit 3`, `signal 9`, `timeout`.
+/// Why an attempt ended as it did, in words: `exit 3`, `signal 9`, `timeout`, and what there is to say besides.
 pub(in crate::cli) fn why_text(attempt: &AttemptView) -> String {
     let row = attempt.row.clone().unwrap_or_default();
+    let why = why_word(&row);
+    // An exit and a signal say it all; their message would say it again.
+    match row.message.as_str() {
+        message if message.is_empty() || matches!(row.reason(), Reason::Exit | Reason::Signal) => why,
+        message if why.is_empty() => escape(message),
+        message => format!("{why}: {}", escape(message)),
+    }
+}
+
+fn why_word(row: &AttemptRow) -> String {
     match (row.reason(), row.exit_code, row.signal) {
         (Reason::Exit, Some(code), _) => format!("exit {code}"),
         (Reason::Signal, _, Some(signal)) => format!("signal {signal}"),

@@ -3,9 +3,9 @@
 //! Owns: formats, the shape of documents, columns, colours, times. Must not: ask a server anything.
 
 mod document;
-mod text;
 mod style;
 mod table;
+mod text;
 mod time;
 mod yaml;
 

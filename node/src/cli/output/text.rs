@@ -34,7 +34,10 @@ mod tests {
 
     #[test]
     fn escapes_do_not_reach_the_terminal() {
-        assert_eq!(escape("a\tb \x1b[31mred\x1b[0m\r\x07 é \u{9b}x"), "a\tb \\x1b[31mred\\x1b[0m\\x0d\\x07 é \\x9bx");
+        assert_eq!(
+            escape("a\tb \x1b[31mred\x1b[0m\r\x07 é \u{9b}x"),
+            "a\tb \\x1b[31mred\\x1b[0m\\x0d\\x07 é \\x9bx"
+        );
         assert_eq!(escape("abc\u{202e}txt"), "abc\\u{202e}txt");
     }
 

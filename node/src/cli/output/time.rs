@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 /// RFC 3339, UTC, with milliseconds; null for 0, which means "not yet".
 pub(in crate::cli) fn rfc3339(ms: u64) -> Value {
-    let time = i64::try_from(ms).ok().filter(|ms| *ms > 0).and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    let time =
+        i64::try_from(ms).ok().filter(|ms| *ms > 0).and_then(|ms| Timestamp::from_millisecond(ms).ok());
     time.map_or(Value::Null, |time| json!(format!("{time:.3}")))
 }
 

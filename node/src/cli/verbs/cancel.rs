@@ -8,7 +8,11 @@ use crate::cli::failure::{Exit, Failure};
 use crate::cli::output::{Format, Output};
 use crate::cli::session::{Local, Session};
 
-pub(in crate::cli) async fn run(args: &CancelArgs, global: &Global, output: &Output) -> Result<Exit, Failure> {
+pub(in crate::cli) async fn run(
+    args: &CancelArgs,
+    global: &Global,
+    output: &Output,
+) -> Result<Exit, Failure> {
     let session = Session::open(global, Local::LOOK).await?;
     let answer = session.client.cancel(args.run.0, &args.reason).await?;
     let state = names::run_state(answer.state());

@@ -53,7 +53,16 @@ mod tests {
             ..Default::default()
         };
         let (role, state) = ("voter".into(), state.into());
-        NodeView { id, row: Some(row), role, state, leader, applied_index: 42, slots: 5, ..Default::default() }
+        NodeView {
+            id,
+            row: Some(row),
+            role,
+            state,
+            leader,
+            applied_index: 42,
+            slots: 5,
+            ..Default::default()
+        }
     }
 
     #[test]

@@ -91,7 +91,7 @@ pub(super) fn with_options(submit: Submit, options: &SubmitOptions) -> Submit {
     }
 }
 
-/// Warnings do not stop anything; people are told once, programs find them under `validate`.
+/// Warnings stop nothing: `validate` tells them, a verb that runs something does not.
 pub(super) fn tell_warnings(file: &File, checked: &Definition, output: &Output) {
     if !checked.warnings.is_empty() && output.format == Format::Table {
         eprint!("{}", file.draw(output.stderr, &[], &checked.warnings, 0));

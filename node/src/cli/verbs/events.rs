@@ -8,7 +8,11 @@ use crate::cli::failure::{Exit, Failure};
 use crate::cli::output::{Format, Hue, Output, Table, escape, event_json, rfc3339};
 use crate::cli::session::{Local, Session};
 
-pub(in crate::cli) async fn run(args: &EventsArgs, global: &Global, output: &Output) -> Result<Exit, Failure> {
+pub(in crate::cli) async fn run(
+    args: &EventsArgs,
+    global: &Global,
+    output: &Output,
+) -> Result<Exit, Failure> {
     let local = if args.follow { Local::WORK } else { Local::LOOK };
     let session = Session::open(global, local).await?;
     let request = ListEventsRequest {
@@ -114,7 +118,13 @@ mod tests {
             reason: "exit".into(),
             ..Default::default()
         };
-        let submitted = EventView { kind: "run_submitted".into(), log_index: 9, time_ms: 1, run: 3, ..Default::default() };
+        let submitted = EventView {
+            kind: "run_submitted".into(),
+            log_index: 9,
+            time_ms: 1,
+            run: 3,
+            ..Default::default()
+        };
         let text = table(&[submitted, event.clone()], false).text(Output::plain(Format::Table).stdout);
         expect![[r"
             INDEX  TIME                      EVENT          TASK   ATTEMPT  CLAW  REASON  DETAIL

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use clawhive_proto::{RunView, TaskState, TaskView};
+use clawhive_proto::{RunView, TaskRow, TaskState, TaskView};
 use clawhive_statemachine::names;
 use serde_json::Value;
 
@@ -105,7 +105,8 @@ fn counts(tasks: &[TaskView]) -> String {
         let state = state_of(task);
         *counts.entry((urgency(state), names::task_state(state))).or_default() += 1;
     }
-    let parts: Vec<String> = counts.iter().rev().map(|((_, name), count)| format!("{count} {name}")).collect();
+    let parts: Vec<String> =
+        counts.iter().rev().map(|((_, name), count)| format!("{count} {name}")).collect();
     format!("{}: {}", tasks.len(), parts.join(", "))
 }
 
@@ -138,14 +139,18 @@ fn why_of_task(task: &TaskView) -> String {
     if row.state() == TaskState::Succeeded {
         return String::new();
     }
-    let of_attempt = task.attempts.last().map(why_text).unwrap_or_default();
-    let own = names::reason(row.reason());
-    let reason = if of_attempt.is_empty() || own == "upstream" { own } else { of_attempt };
-    match (reason.as_str(), row.message.as_str()) {
-        (_, "") => reason,
-        ("", message) => shortened(&escape(message), 60),
-        (_, message) if message == reason => reason,
-        (_, message) => format!("{reason}: {}", shortened(&escape(message), 60)),
+    match task.attempts.last().map(why_text) {
+        Some(why) if !why.is_empty() => shortened(&why, 80),
+        _ => reason_and_message(&row),
+    }
+}
+
+/// Of a task that has no attempt to tell of.
+fn reason_and_message(row: &TaskRow) -> String {
+    match (names::reason(row.reason()), row.message.as_str()) {
+        (reason, "") => reason,
+        (reason, message) if reason.is_empty() => shortened(&escape(message), 80),
+        (reason, message) => format!("{reason}: {}", shortened(&escape(message), 80)),
     }
 }
 
@@ -170,7 +175,7 @@ fn task_text(view: &RunView, task: &TaskView, now_ms: u64, stream: Stream) -> St
     if task.attempts.is_empty() {
         return text;
     }
-    let mut table = Table::new(&["ATTEMPT", "STATE", "REASON", "CLAW", "FENCE", "STARTED", "DURATION", "MESSAGE"]);
+    let mut table = Table::new(&["ATTEMPT", "STATE", "CLAW", "FENCE", "STARTED", "DURATION", "REASON"]);
     for attempt in &task.attempts {
         let row = attempt.row.clone().unwrap_or_default();
         // The names of documents, so that both read alike.
@@ -185,12 +190,11 @@ fn task_text(view: &RunView, task: &TaskView, now_ms: u64, stream: Stream) -> St
         table.row([
             plain(attempt.number.to_string()),
             (state, hue),
-            plain(why_text(attempt)),
             plain(row.claw.to_string()),
             plain(row.fence.to_string()),
             plain(rfc3339(row.started_at_ms).as_str().unwrap_or_default().to_owned()),
             plain(span(row.started_at_ms, row.ended_at_ms, now_ms)),
-            plain(shortened(&escape(&row.message), 80)),
+            plain(shortened(&why_text(attempt), 100)),
         ]);
     }
     format!("{text}\n{}", table.text(stream))

@@ -5,7 +5,7 @@ use std::path::Path;
 use clawhive_client::Submit;
 use serde_json::json;
 
-use super::definition::{File, tell_warnings, with_options};
+use super::definition::{File, with_options};
 use crate::cli::args::{Global, SubmitArgs};
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::output::{Format, Output};
@@ -21,7 +21,7 @@ pub(in crate::cli) async fn run(
         false => None,
     };
     if let Some(file) = &file {
-        tell_warnings(file, &file.check(output)?, output);
+        file.check(output)?;
     }
     let submit = match &file {
         Some(file) => Submit::definition(file.text.clone()),

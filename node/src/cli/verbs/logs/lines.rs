@@ -64,7 +64,8 @@ impl Lines {
 
     fn end_of(&mut self, task: &str) -> Vec<u8> {
         let mut out = Vec::new();
-        let (ended, open) = std::mem::take(&mut self.open).into_iter().partition(|(source, _)| source.0 == task);
+        let (ended, open) =
+            std::mem::take(&mut self.open).into_iter().partition(|(source, _)| source.0 == task);
         self.open = open;
         let ended: BTreeMap<Source, Vec<u8>> = ended;
         for (source, line) in ended {
@@ -144,7 +145,8 @@ mod tests {
     #[test]
     fn a_single_task_is_as_it_wrote_and_a_terminal_is_safe() {
         let mut stream = Output::plain(Format::Table).stdout;
-        let chunks = [chunk("a", 1, LogStream::Stdout, "\x1b[2Jx\n"), chunk("a", 1, LogStream::Stderr, "e\n")];
+        let chunks =
+            [chunk("a", 1, LogStream::Stdout, "\x1b[2Jx\n"), chunk("a", 1, LogStream::Stderr, "e\n")];
         assert_eq!(shown(false, stream, &chunks), "\x1b[2Jx\n! e\n");
         stream.terminal = true;
         assert_eq!(shown(false, stream, &chunks), "\\x1b[2Jx\n! e\n");

@@ -152,8 +152,8 @@ fn why(event: &EventView) -> String {
         ("", "") => "failed".to_owned(),
         ("", detail) => escape(detail),
         (reason, "") => reason.to_owned(),
-        // The detail of an exit or a signal says it in full: "exit 3".
-        (reason, detail) if detail.starts_with(reason) => escape(detail),
+        // The detail of an exit or a signal says it in full: "exit code 3", "killed by signal 9".
+        ("exit" | "signal", detail) => escape(detail),
         (reason, detail) => format!("{reason}: {}", escape(detail)),
     }
 }
@@ -167,7 +167,14 @@ mod tests {
     use super::*;
 
     fn event(time_ms: u64, kind: &str, task: &str, attempt: u32) -> EventView {
-        EventView { log_index: time_ms, time_ms, kind: kind.into(), task: task.into(), attempt, ..Default::default() }
+        EventView {
+            log_index: time_ms,
+            time_ms,
+            kind: kind.into(),
+            task: task.into(),
+            attempt,
+            ..Default::default()
+        }
     }
 
     fn with(mut event: EventView, reason: &str, detail: &str) -> EventView {

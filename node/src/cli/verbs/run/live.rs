@@ -44,7 +44,8 @@ impl Screen {
         match &self.live {
             None => self.say(&plain(&kept, &self.board)),
             Some(_) => {
-                let quiet = kept.ended && matches!(kept.word.as_str(), "succeeded" | "upstream_failed" | "cancelled");
+                let quiet =
+                    kept.ended && matches!(kept.word.as_str(), "succeeded" | "upstream_failed" | "cancelled");
                 if !quiet || self.board.total <= SMALL {
                     self.say(&coloured(&kept, self.stream));
                 }
@@ -151,7 +152,8 @@ fn coloured(kept: &Kept, stream: Stream) -> String {
         (_, false) => "↻",
         _ => "-",
     };
-    let word = if kept.hue == Hue::Good { String::new() } else { format!("  {}", kept.word.replace('_', " ")) };
+    let word =
+        if kept.hue == Hue::Good { String::new() } else { format!("  {}", kept.word.replace('_', " ")) };
     let rest = if kept.rest.is_empty() { String::new() } else { format!("  {}", stream.dim(&kept.rest)) };
     format!("{} {}{word}{rest}", stream.paint(sign, kept.hue), kept.task)
 }
@@ -198,7 +200,12 @@ mod tests {
     fn a_line_tells_how_far_it_is() {
         let mut board = Board::new(1, 14);
         running(&mut board, "a", 1_000, 1);
-        let event = EventView { time_ms: 1_340, kind: "task_succeeded".into(), task: "a".into(), ..Default::default() };
+        let event = EventView {
+            time_ms: 1_340,
+            kind: "task_succeeded".into(),
+            task: "a".into(),
+            ..Default::default()
+        };
         let kept = board.take(&event).unwrap();
         assert_eq!(plain(&kept, &board), "succeeded  a  340ms  [1/14]");
         assert_eq!(coloured(&kept, Output::plain(Format::Table).stderr), "✓ a  340ms");

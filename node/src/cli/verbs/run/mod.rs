@@ -11,14 +11,13 @@ use clawhive_proto::ListEventsRequest;
 use futures::StreamExt;
 use serde_json::json;
 
-use super::definition::{File, tell_warnings, with_options};
+use super::definition::{File, with_options};
 use crate::cli::args::{Global, RunArgs};
 use crate::cli::embedded::Work;
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::output::{Format, Output};
 use crate::cli::session::{Local, Session};
 use crate::cli::signals::Interrupts;
-use crate::cli::trace;
 use board::Board;
 use live::Screen;
 
@@ -27,8 +26,7 @@ const TICK: Duration = Duration::from_millis(80);
 
 pub(in crate::cli) async fn run(args: &RunArgs, global: &Global, output: &Output) -> Result<Exit, Failure> {
     let file = File::read(&args.file)?;
-    tell_warnings(&file, &file.check(output)?, output);
-    trace::verb()?;
+    file.check(output)?;
     let local = Local { work: Work::Tasks, create: !args.detach, ephemeral: args.ephemeral };
     let mut interrupts = Interrupts::listen()?;
     let mut session = tokio::select! {
@@ -88,7 +86,11 @@ enum Left {
 }
 
 /// Follows the run to its end; the first Ctrl-C cancels it, the second leaves it.
-async fn follow(session: &Session, screen: &mut Screen, interrupts: &mut Interrupts) -> Result<Left, Failure> {
+async fn follow(
+    session: &Session,
+    screen: &mut Screen,
+    interrupts: &mut Interrupts,
+) -> Result<Left, Failure> {
     let run = screen.board().run;
     let request = ListEventsRequest { run, after_log_index: screen.board().seen, follow: true };
     let mut events = session.client.events(request);

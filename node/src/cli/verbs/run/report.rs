@@ -131,7 +131,6 @@ struct Failed {
     attempt: u32,
     max_attempts: u32,
     reason: String,
-    message: String,
     log: Vec<String>,
     /// Why there is no log.
     no_log: Option<String>,
@@ -154,12 +153,8 @@ impl Failed {
             (made, most) if most > 1 => format!(" (attempt {made} of {most})"),
             (made, _) => format!(" (attempt {made})"),
         };
-        let message = match self.message.as_str() {
-            "" => String::new(),
-            message if message == self.reason => String::new(),
-            message => format!(": {}", escape(message)),
-        };
-        let mut text = format!("{} task {} failed: {}{message}{attempt}\n", stream.red("error:"), self.task, self.reason);
+        let mut text =
+            format!("{} task {} failed: {}{attempt}\n", stream.red("error:"), self.task, self.reason);
         for line in &self.log {
             text.push_str(&format!("  {} {}\n", stream.dim("|"), escape(line)));
         }
@@ -183,14 +178,16 @@ async fn failures(client: &Client, view: &RunView) -> Vec<Failed> {
     for task in view.tasks.iter().filter(|task| has_failed(task)).take(FAILURES) {
         let row = task.row.clone().unwrap_or_default();
         let attempt = task.attempts.last();
-        let of_attempt = attempt.map(why_text).unwrap_or_default();
-        let reason = if of_attempt.is_empty() { names::reason(row.reason()) } else { of_attempt };
+        let reason = match attempt.map(why_text).filter(|why| !why.is_empty()) {
+            Some(why) => why,
+            None if row.message.is_empty() => names::reason(row.reason()),
+            None => format!("{}: {}", names::reason(row.reason()), escape(&row.message)),
+        };
         let mut failed = Failed {
             task: task.name.clone(),
             attempt: row.attempt,
             max_attempts: task.max_attempts,
             reason,
-            message: row.message.clone(),
             log: Vec::new(),
             no_log: None,
         };
@@ -267,7 +264,6 @@ mod tests {
             attempt: 2,
             max_attempts: 2,
             reason: "exit 3".into(),
-            message: String::new(),
             log: last_lines(b"one\ntwo \x1b[2J\n"),
             no_log: None,
         };
