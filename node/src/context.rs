@@ -1,6 +1,6 @@
 //! What the parts of one node have in common. Owns nothing of its own and decides nothing.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use clawhive_proto::{Command, Outcome, PeerStatus, Proposal, outcome};
@@ -25,8 +25,9 @@ pub(crate) struct Context {
     pub(crate) beats: Beats,
     /// Whether its leader loops are alive.
     pub(crate) health: Health,
-    /// Logs of the attempts that ran here; set when the claw has started.
-    pub(crate) logs: OnceLock<LogStore>,
+    /// Logs of the attempts that ran here; set when the claw has started. Weak: they hold on to the claw, and the claw to
+    /// this.
+    pub(crate) logs: OnceLock<Weak<LogStore>>,
 }
 
 /// The version of this binary.

@@ -41,6 +41,12 @@ impl Core {
         timeout: Duration,
     ) -> Result<(), MemberError> {
         let node = Node { addr: addr.to_owned() };
+        let known = self.status.borrow().members.iter().any(|member| member.id == id);
+        if known {
+            // openraft keeps the address of a node that it knows, unless it is told like this.
+            let change = ChangeMembers::SetNodes(BTreeMap::from([(id, node)]));
+            return self.change(timeout, self.raft.change_membership(change, true)).await;
+        }
         self.change(timeout, self.raft.add_learner(id, node, true)).await
     }
 

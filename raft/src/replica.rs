@@ -178,7 +178,8 @@ impl Replica {
         self.core.status.clone()
     }
 
-    /// Adds a member without a vote and waits until it has nearly caught up. Leader only.
+    /// Adds a member without a vote and waits until it has nearly caught up; one that is a member gets another address.
+    /// Leader only.
     pub async fn add_learner(&self, id: u64, addr: &str, timeout: Duration) -> Result<(), MemberError> {
         self.core.add_learner(id, addr, timeout).await
     }

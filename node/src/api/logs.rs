@@ -1,7 +1,7 @@
 //! Logs of attempts: read where they ran, from any node.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use clawhive_proto::{AttemptLogRequest, AttemptRow, LogChunk, ReadLogsRequest, RunRow};
@@ -271,8 +271,8 @@ async fn copy(
     request: AttemptLogRequest,
     send: &mpsc::Sender<Result<LogChunk, Status>>,
 ) -> Result<(), Status> {
-    let Some(logs) = ctx.logs.get() else {
-        return Err(ApiError::unavailable("the claw has not started yet").into());
+    let Some(logs) = ctx.logs.get().and_then(Weak::upgrade) else {
+        return Err(ApiError::unavailable("the claw does not run").into());
     };
     if request.follow {
         started(ctx, &request).await?;

@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::claw::ClawHandle;
+use crate::claw::{ClawHandle, LogStore};
 use crate::context::Context;
 use crate::identity::{DataDir, format_id};
 use claw_deps::NodeClaw;
@@ -32,6 +32,8 @@ pub use error::StartError;
 pub struct Node {
     ctx: Arc<Context>,
     claw: ClawHandle,
+    /// What the context's weak one points to.
+    logs: Arc<LogStore>,
     claw_deps: Arc<NodeClaw>,
     listen: SocketAddr,
     peer_listen: SocketAddr,

@@ -48,8 +48,8 @@ impl Node {
     }
 
     async fn end(self, well: bool) {
-        let Node { ctx, claw, claw_deps, stop, cut, mut servers, mut tasks, data, .. } = self;
-        drop((claw, claw_deps, stop));
+        let Node { ctx, claw, logs, claw_deps, stop, cut, mut servers, mut tasks, data, .. } = self;
+        drop((claw, claw_deps, logs, stop));
         cut.send_replace(true);
         tasks.shutdown().await;
         servers.shutdown().await;

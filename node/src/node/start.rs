@@ -87,14 +87,16 @@ impl Node {
         let claw_deps = Arc::new(NodeClaw::new(ctx.clone()));
         let claw = Claw::start(claw_config(&settings, &ctx, &own), claw_deps.clone())?;
         // Set once, here.
-        let _ = ctx.logs.set(claw.logs());
+        let logs = Arc::new(claw.logs());
+        let _ = ctx.logs.set(Arc::downgrade(&logs));
         let mut tasks = JoinSet::new();
         tasks.spawn(leader::run(ctx.clone()));
+        tasks.spawn(presence::follow_moves(ctx.clone()));
         tasks.spawn(presence::announce(ctx.clone(), own));
         tasks.spawn(presence::greet_leaders(ctx.clone(), claw_deps.clone()));
         servers.spawn(serve::clients(client_listener, Api::server(ctx.clone()), ends));
         tracing::info!(node = me.node, %listen, %peer_listen, cluster = format_id(&me.cluster_id), "started");
-        Ok(Node { ctx, claw, claw_deps, listen, peer_listen, stop, cut, servers, tasks, data })
+        Ok(Node { ctx, claw, logs: logs, claw_deps, listen, peer_listen, stop, cut, servers, tasks, data })
     }
 }
 

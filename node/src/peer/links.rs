@@ -1,9 +1,9 @@
 //! The sending side: connections to peers, and the raft crate's network seam over them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::error::Error as _;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -34,6 +34,8 @@ enum Lane {
 pub struct Links {
     me: Identity,
     channels: Arc<Mutex<Channels>>,
+    /// Where nodes say that they are now. Raft learns of a moved node only through that node.
+    moved: Arc<RwLock<BTreeMap<u64, String>>>,
 }
 
 type Channels = HashMap<(String, Lane), PeerClient<Channel>>;
@@ -41,16 +43,24 @@ type Channels = HashMap<(String, Lane), PeerClient<Channel>>;
 impl Links {
     /// No connection yet: each is made when it is first needed, and again when it broke.
     pub fn new(me: Identity) -> Links {
-        Links { me, channels: Arc::default() }
+        Links { me, channels: Arc::default(), moved: Arc::default() }
     }
 
-    fn client(&self, addr: &str, lane: Lane) -> Result<PeerClient<Channel>, TransportError> {
+    /// From now on a node is looked for where it says it is, whatever address a call names. A frame that reaches
+    /// somebody else all the same is refused there.
+    pub fn learn(&self, addresses: BTreeMap<u64, String>) {
+        *self.moved.write().unwrap_or_else(PoisonError::into_inner) = addresses;
+    }
+
+    fn client(&self, to: &Peer, lane: Lane) -> Result<PeerClient<Channel>, TransportError> {
+        let moved = self.moved.read().unwrap_or_else(PoisonError::into_inner).get(&to.id).cloned();
+        let addr = moved.as_ref().unwrap_or(&to.addr);
         let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = channels.get(&(addr.to_owned(), lane)) {
+        if let Some(client) = channels.get(&(addr.clone(), lane)) {
             return Ok(client.clone());
         }
         let client = client(addr).map_err(TransportError::Unreachable)?;
-        channels.insert((addr.to_owned(), lane), client.clone());
+        channels.insert((addr.clone(), lane), client.clone());
         Ok(client)
     }
 
@@ -67,7 +77,7 @@ impl Links {
         mut request: AttemptLogRequest,
     ) -> Result<Streaming<LogChunk>, TransportError> {
         request.cluster_id = self.me.cluster_id.to_vec();
-        let mut client = self.client(&to.addr, Lane::Bulk)?;
+        let mut client = self.client(to, Lane::Bulk)?;
         let opened = tokio::time::timeout(CONNECT_TIMEOUT * 2, client.read_attempt_log(request)).await;
         let opened = opened.map_err(|_| TransportError::Lost("no answer in time".to_owned()))?;
         Ok(opened.map_err(failure)?.into_inner())
@@ -115,7 +125,7 @@ impl Transport for Links {
         payload: Bytes,
         timeout: Duration,
     ) -> Result<Bytes, TransportError> {
-        let mut client = self.client(&to.addr, Lane::Control)?;
+        let mut client = self.client(to, Lane::Control)?;
         let call = client.call(self.me.frame(to.id, kind, payload));
         let answer = tokio::time::timeout(timeout, call).await;
         let answer = answer.map_err(|_| TransportError::Lost("no answer in time".to_owned()))?;
@@ -128,7 +138,7 @@ impl Transport for Links {
         frames: BoxStream<'static, Bytes>,
         timeout: Duration,
     ) -> Result<BoxStream<'static, Result<Bytes, TransportError>>, TransportError> {
-        let mut client = self.client(&to.addr, Lane::Control)?;
+        let mut client = self.client(to, Lane::Control)?;
         let opening = client.append(framed(self.me, to.id, frames));
         let opened = tokio::time::timeout(timeout, opening).await;
         let opened = opened.map_err(|_| TransportError::Lost("no answer in time".to_owned()))?;
@@ -140,7 +150,7 @@ impl Transport for Links {
         to: &Peer,
         chunks: BoxStream<'static, io::Result<Bytes>>,
     ) -> Result<Bytes, TransportError> {
-        let mut client = self.client(&to.addr, Lane::Bulk)?;
+        let mut client = self.client(to, Lane::Bulk)?;
         let (broken, is_broken) = oneshot::channel();
         let frames = until_broken(self.me, to.id, chunks, broken);
         tokio::select! {

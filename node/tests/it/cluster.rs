@@ -62,7 +62,7 @@ async fn the_leader_goes_and_work_goes_on() {
     assert_eq!((status.voters, status.reachable), (3, 2));
     assert_eq!(status.nodes.iter().filter(|node| node.state == "down").count(), 1);
     // It comes back, at other addresses, and belongs to the cluster as before.
-    hive.restart(leader).await;
+    hive.restart_elsewhere(leader).await;
     hive.ready(3).await;
     let mut client = hive.client(leader).await;
     let third = submit(&mut client, QUICK).await.run;
@@ -95,7 +95,7 @@ async fn leaders_change_under_running_tasks_and_each_runs_once() {
         };
         eventually("the task is dispatched", started).await;
         // The leader's own claw comes last, so the task is elsewhere.
-        hive.stop(leader).await;
+        hive.crash(leader).await;
         hive.restart(leader).await;
         hive.ready(3).await;
     }

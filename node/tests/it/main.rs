@@ -1,5 +1,6 @@
 //! Integration tests of the node: definitions, the claw against a cluster in memory, and whole nodes in this process.
 
+mod cli;
 mod claw_cases;
 mod claw_output;
 mod claw_runtime;

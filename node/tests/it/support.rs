@@ -57,6 +57,7 @@ pub struct Hive {
     pub dirs: Vec<TempDir>,
     pub nodes: Vec<Option<Node>>,
     addresses: Vec<SocketAddr>,
+    peer_addresses: Vec<SocketAddr>,
 }
 
 impl Hive {
@@ -65,10 +66,16 @@ impl Hive {
         let dirs: Vec<TempDir> = (0..count).map(|_| tempfile::tempdir().unwrap()).collect();
         let first = builder(dirs[0].path()).bootstrap().start().await.unwrap();
         let seed = first.peer_listen().to_string();
-        let mut hive = Hive { dirs, addresses: vec![first.listen()], nodes: vec![Some(first)] };
+        let mut hive = Hive {
+            dirs,
+            addresses: vec![first.listen()],
+            peer_addresses: vec![first.peer_listen()],
+            nodes: vec![Some(first)],
+        };
         for index in 1..count {
             let node = builder(hive.dirs[index].path()).join([seed.clone()]).start().await.unwrap();
             hive.addresses.push(node.listen());
+            hive.peer_addresses.push(node.peer_listen());
             hive.nodes.push(Some(node));
         }
         hive.ready(count).await;
@@ -110,10 +117,23 @@ impl Hive {
         node.shutdown(Duration::ZERO).await;
     }
 
-    /// Starts a stopped node again, at the same addresses if they are free.
+    /// Ends a node as a crash would.
+    pub async fn crash(&mut self, index: usize) {
+        self.nodes[index].take().unwrap().crash().await;
+    }
+
+    /// Starts a stopped node again, at the same addresses.
     pub async fn restart(&mut self, index: usize) {
+        let builder = builder(self.dirs[index].path());
+        let builder = builder.listen(self.addresses[index]).peer_listen(self.peer_addresses[index]);
+        self.nodes[index] = Some(builder.start().await.unwrap());
+    }
+
+    /// Starts a stopped node again, at other addresses.
+    pub async fn restart_elsewhere(&mut self, index: usize) {
         let node = builder(self.dirs[index].path()).start().await.unwrap();
         self.addresses[index] = node.listen();
+        self.peer_addresses[index] = node.peer_listen();
         self.nodes[index] = Some(node);
     }
 

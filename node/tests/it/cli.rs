@@ -1,0 +1,7 @@
+//! The command line as people use it: the real binary, real nodes, real exit codes.
+
+mod dev;
+mod run;
+mod server;
+mod support;
+mod verbs;
