@@ -8,7 +8,7 @@ use clawhive_raft::{Committed, Peer, ProposeError, Replica, Status};
 
 use crate::claw::LogStore;
 use crate::env::Clock;
-use crate::leader::{Beats, Health, handover};
+use crate::leader::{Beats, Health};
 use crate::peer::{Identity, Links};
 
 /// What the parts of one node have in common.
@@ -41,15 +41,6 @@ impl Context {
     /// The replica's status right now.
     pub(crate) fn status(&self) -> Status {
         self.replica.status().borrow().clone()
-    }
-
-    /// Proposes from any node, with what the leader would add when this is the leader.
-    pub(crate) async fn propose(
-        &self,
-        proposal: Proposal,
-        timeout: Duration,
-    ) -> Result<Committed, ProposeError> {
-        self.replica.propose(handover::enrich(self, proposal), timeout).await
     }
 
     /// Proposes as this node by itself; only while it leads.

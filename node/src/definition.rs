@@ -121,7 +121,8 @@ fn read_tree<'s>(source: &'s Source<'s>, report: &mut Report<'_>, source_name: &
     if json_only || content.starts_with(['{', '[']) {
         match json::read(source) {
             Ok(root) => return Some(root),
-            Err(fault) if json_only && !content.is_empty() => {
+            // What is too large or too deep as JSON is so as YAML; what is only no JSON may be YAML in braces.
+            Err(fault) if (json_only && !content.is_empty()) || fault.code != "syntax" => {
                 report.fault(fault, &Path::ROOT);
                 return None;
             }

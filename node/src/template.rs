@@ -131,7 +131,15 @@ fn names(task: &Task, context: &Context) -> Result<Value, TemplateError> {
     ]);
     Ok(Value::from_pairs([
         ("params", Value::from_pairs(params)),
-        ("run", run_names(&context.run.workflow, &context.run.namespace, context.run.moment, Some(context.run.id))),
+        (
+            "run",
+            run_names(
+                &context.run.workflow,
+                &context.run.namespace,
+                context.run.moment,
+                Some(context.run.id),
+            ),
+        ),
         ("task", task_names),
         ("tasks", Value::from_pairs(tasks)),
     ]))
@@ -236,7 +244,7 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment
 });
 
-/// Text stays as it is; lists and maps become JSON; nothing else surprises.
+/// Text stays as it is; lists, maps and booleans are written as JSON writes them.
 fn format_value(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
     match value.kind() {
         ValueKind::Seq | ValueKind::Map | ValueKind::Iterable | ValueKind::None => {
@@ -244,6 +252,7 @@ fn format_value(out: &mut Output, state: &mut State, value: &Value) -> Result<()
                 .map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))?;
             out.write_str(&json).map_err(Error::from)
         }
+        ValueKind::Bool => out.write_str(if value.is_true() { "true" } else { "false" }).map_err(Error::from),
         _ => minijinja::escape_formatter(out, state, value),
     }
 }
@@ -251,7 +260,9 @@ fn format_value(out: &mut Output, state: &mut State, value: &Value) -> Result<()
 /// `date('%Y-%m-%d')`: an instant as text, in UTC.
 fn date(value: &str, format: &str) -> Result<String, Error> {
     let wrong = |message: String| Error::new(ErrorKind::InvalidOperation, message);
-    let instant: Timestamp =
-        value.parse().map_err(|_| wrong(format!("`date` takes an instant such as run.nominal_time, not `{value}`")))?;
-    jiff::fmt::strtime::format(format, instant).map_err(|error| wrong(format!("`date` does not know this format: {error}")))
+    let instant: Timestamp = value
+        .parse()
+        .map_err(|_| wrong(format!("`date` takes an instant such as run.nominal_time, not `{value}`")))?;
+    jiff::fmt::strtime::format(format, instant)
+        .map_err(|error| wrong(format!("`date` does not know this format: {error}")))
 }

@@ -70,6 +70,10 @@ pub enum ProposeError {
         /// The leader, when known.
         leader: Option<u64>,
     },
+    /// The leader was lost on the way, and without a request id the proposal can't be repeated safely. It may still take
+    /// effect.
+    #[error("the leader was lost (the write may have been applied)")]
+    LeaderLost,
     /// This node belongs to no cluster yet.
     #[error("this node belongs to no cluster yet")]
     NoCluster,
@@ -88,6 +92,7 @@ impl ProposeError {
             ProposeError::NoQuorum { may_have_been_applied, .. }
             | ProposeError::Timeout { may_have_been_applied }
             | ProposeError::Shutdown { may_have_been_applied } => *may_have_been_applied,
+            ProposeError::LeaderLost => true,
             ProposeError::TooLarge { .. } | ProposeError::NotLeader { .. } | ProposeError::NoCluster => false,
         }
     }

@@ -5,27 +5,45 @@
 //! socket (that is `clawhive-node`).
 #![forbid(unsafe_code)]
 
+mod batcher;
 mod codec;
+mod config;
+pub mod disk;
 mod error;
 mod fatal;
 mod feed;
+mod flusher;
+pub mod log;
+mod machine;
+mod members;
 mod merge;
+mod network;
 mod options;
 mod overlay;
+mod propose;
+mod reach;
+mod reads;
 mod replica;
 mod rowkey;
 mod seams;
+mod serve;
+mod snapshot;
+mod solo;
+mod state;
 mod statefile;
 mod status;
+mod status_task;
 mod transport;
 mod types;
 mod view;
+mod wire;
 
 pub use error::{HandleError, MemberError, OpenError, ProposeError, ReadError};
 pub use feed::{Feed, FeedClosed, Tick};
 pub use options::Options;
 pub use replica::{Committed, Replica};
-pub use seams::{AbortHook, Clock, Seams};
+pub use seams::{AbortHook, Clock, PrepareHook, Seams};
+pub use solo::SoloState;
 pub use status::Status;
 pub use transport::{Peer, Transport, TransportError};
 pub use view::View;

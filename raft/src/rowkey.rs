@@ -33,11 +33,6 @@ impl RowKey {
         }
     }
 
-    /// The key within its table.
-    pub(crate) fn key(&self) -> &[u8] {
-        &self[1..]
-    }
-
     /// The bounds of a scan; none when it is empty.
     pub(crate) fn bounds(
         table: Table,
@@ -97,6 +92,6 @@ mod tests {
         let long = RowKey::new(Table::Keys, &[7; 30]);
         assert!(matches!(short, RowKey::Short { .. }) && matches!(long, RowKey::Long(_)));
         assert!(short < long && RowKey::new(Table::Active, &[255; 40]) < short);
-        assert_eq!(long.key(), &[7; 30]);
+        assert_eq!(long[1..], [7; 30]);
     }
 }

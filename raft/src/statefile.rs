@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io;
 use std::ops::Bound;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -27,6 +27,9 @@ const FACTS: TableDefinition<&str, &[u8]> = TableDefinition::new("facts");
 /// The format of the file as a whole; another one is refused.
 const FORMAT: u32 = 1;
 
+/// A row as it is on disk: place and value.
+pub(crate) type RawRow = (Vec<u8>, Vec<u8>);
+
 /// What belongs to the rows and is committed with them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Facts {
@@ -44,7 +47,16 @@ pub(crate) struct Owner {
 }
 
 /// How to reach the bytes of a state file. The simulator and the fault tests replace it.
-pub(crate) type Backend = Arc<dyn Fn(&Path, bool) -> io::Result<Box<dyn redb::StorageBackend>> + Send + Sync>;
+pub(crate) type Backend = Arc<dyn Fn(&Path) -> io::Result<Box<dyn redb::StorageBackend>> + Send + Sync>;
+
+/// How to open a state file.
+#[derive(Clone)]
+pub(crate) struct Opening {
+    pub(crate) owner: Owner,
+    pub(crate) cache_bytes: usize,
+    pub(crate) backend: Option<Backend>,
+    pub(crate) fatal: Arc<Fatal>,
+}
 
 /// An open state file.
 pub(crate) struct StateFile {
@@ -57,36 +69,50 @@ fn broken(what: &str, error: impl std::fmt::Display) -> OpenError {
 }
 
 impl StateFile {
-    /// Opens the file at `path`, or makes one that belongs to `owner`.
-    pub(crate) fn open(
-        path: &Path,
-        owner: Owner,
-        cache_bytes: usize,
-        backend: Option<&Backend>,
-        fatal: Arc<Fatal>,
-    ) -> Result<StateFile, OpenError> {
-        let exists =
-            path.try_exists().map_err(|source| OpenError::Io { what: path.display().to_string(), source })?;
+    /// Opens the file at `path`, or makes one that belongs to `owner`. A new one gets its name only when it is complete:
+    /// a crash in between leaves a scratch file, never half a state.
+    pub(crate) fn open(path: &Path, opening: &Opening) -> Result<StateFile, OpenError> {
+        let io = |source| OpenError::Io { what: path.display().to_string(), source };
+        if path.try_exists().map_err(io)? {
+            let file = StateFile::attach(path, opening)?;
+            file.claim(opening.owner)?;
+            return Ok(file);
+        }
+        let file = StateFile::scratch(path, opening)?;
+        file.adopt(path).map_err(io)?;
+        Ok(file)
+    }
+
+    /// A new file beside `path`, to be filled and then adopted.
+    pub(crate) fn scratch(path: &Path, opening: &Opening) -> Result<StateFile, OpenError> {
+        let scratch = scratch_path(path);
+        remove_if_there(&scratch)
+            .map_err(|source| OpenError::Io { what: scratch.display().to_string(), source })?;
+        let file = StateFile::attach(&scratch, opening)?;
+        file.claim(opening.owner)?;
+        Ok(file)
+    }
+
+    /// Gives a scratch file its name, in place of what has it.
+    pub(crate) fn adopt(&self, path: &Path) -> io::Result<()> {
+        std::fs::rename(scratch_path(path), path)?;
+        // redb syncs the file, nobody syncs its name.
+        sync_parent(path)
+    }
+
+    fn attach(path: &Path, opening: &Opening) -> Result<StateFile, OpenError> {
         let mut builder = Database::builder();
-        builder.set_cache_size(cache_bytes);
-        let db = match backend {
-            None if exists => builder.open(path),
+        builder.set_cache_size(opening.cache_bytes);
+        let db = match &opening.backend {
             None => builder.create(path),
             Some(backend) => {
-                let backend = backend(path, exists)
+                let backend = backend(path)
                     .map_err(|source| OpenError::Io { what: path.display().to_string(), source })?;
                 builder.create_with_backend(Boxed(backend))
             }
         }
         .map_err(|error| broken("open", error))?;
-        let file = StateFile { db: Arc::new(db), fatal };
-        file.claim(owner)?;
-        if !exists {
-            // redb syncs the file, nobody syncs its name.
-            sync_parent(path)
-                .map_err(|source| OpenError::Io { what: "sync the directory".to_owned(), source })?;
-        }
-        Ok(file)
+        Ok(StateFile { db: Arc::new(db), fatal: opening.fatal.clone() })
     }
 
     /// Writes whose file it is, or checks it.
@@ -163,7 +189,7 @@ impl StateFile {
     pub(crate) fn fill(
         &self,
         facts: &Facts,
-        mut next: impl FnMut() -> io::Result<Option<(Vec<u8>, Vec<u8>)>>,
+        mut next: impl FnMut() -> io::Result<Option<RawRow>>,
     ) -> Result<(), redb::Error> {
         self.write(|transaction| {
             let mut table = transaction.open_table(ROWS)?;
@@ -176,15 +202,12 @@ impl StateFile {
 
     /// The facts of the last durable commit.
     pub(crate) fn facts(&self) -> Result<Facts, OpenError> {
-        let read = || -> Result<(Option<Vec<u8>>, Option<Vec<u8>>), redb::Error> {
-            let transaction = self.db.begin_read()?;
-            let table = transaction.open_table(FACTS)?;
-            let fact = |name| -> Result<Option<Vec<u8>>, redb::Error> {
-                Ok(table.get(name)?.map(|value| value.value().to_vec()))
-            };
-            Ok((fact("applied")?, fact("membership")?))
+        let fact = |name| -> Result<Option<Vec<u8>>, redb::Error> {
+            let table = self.db.begin_read()?.open_table(FACTS)?;
+            Ok(table.get(name)?.map(|value| value.value().to_vec()))
         };
-        let (applied, membership) = read().map_err(|error| broken("read", error))?;
+        let applied = fact("applied").map_err(|error| broken("read", error))?;
+        let membership = fact("membership").map_err(|error| broken("read", error))?;
         let decoded = |what| move |error| broken(what, error);
         Ok(Facts {
             applied: applied.map(|b| codec::decode_log_id(&b)).transpose().map_err(decoded("applied"))?,
@@ -210,6 +233,18 @@ fn put_facts(transaction: &redb::WriteTransaction, facts: &Facts) -> Result<(), 
     }
     table.insert("membership", codec::encode_stored_membership(&facts.membership).as_slice())?;
     Ok(())
+}
+
+fn scratch_path(path: &Path) -> PathBuf {
+    path.with_extension("new")
+}
+
+/// Removes what a crash may have left.
+pub(crate) fn remove_if_there(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Makes the names in the directory of `path` durable.
@@ -249,6 +284,11 @@ impl Rows {
                 None
             }
         }
+    }
+
+    /// Err once reading has failed: what was read may lack rows.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        self.0.fatal.check()
     }
 
     /// Every row, in order, for dumps.

@@ -9,7 +9,7 @@ use crate::merge::Layers;
 use crate::overlay::Layer;
 use crate::rowkey::RowKey;
 use crate::statefile::Rows;
-use crate::types::{LogId, StoredMembership};
+use crate::types::LogId;
 
 /// The state right after one entry, for as long as it is held: cheap to take and to clone, never changes, blocks
 /// nobody. Don't hold one for longer than a piece of work takes: it keeps freed pages of the state file from being used
@@ -23,7 +23,6 @@ pub(crate) struct Moment {
     pub(crate) frozen: Option<Layer>,
     pub(crate) disk: Rows,
     pub(crate) applied: Option<LogId>,
-    pub(crate) membership: StoredMembership,
 }
 
 impl View {
@@ -36,8 +35,8 @@ impl View {
         self.0.applied.map_or(0, |id| id.index)
     }
 
-    pub(crate) fn moment(&self) -> &Moment {
-        &self.0
+    pub(crate) fn applied(&self) -> Option<LogId> {
+        self.0.applied
     }
 
     fn layers(&self) -> Layers<'_> {

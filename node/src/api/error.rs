@@ -59,11 +59,9 @@ impl ApiError {
         let count = diagnostics.len() + omitted;
         let message = match diagnostics.as_slice() {
             [one] => format!("the definition is refused: {}", place(one)),
-            [first, ..] => format!(
-                "the definition is refused: {} problems, the first: {}",
-                count,
-                place(first)
-            ),
+            [first, ..] => {
+                format!("the definition is refused: {} problems, the first: {}", count, place(first))
+            }
             [] => "the definition is refused".to_owned(),
         };
         ApiError { diagnostics, ..ApiError::invalid(message) }
@@ -129,9 +127,10 @@ impl From<ProposeError> for ApiError {
             ProposeError::NoQuorum { .. } => ErrorCode::NoQuorum,
             ProposeError::Timeout { .. } => ErrorCode::Timeout,
             ProposeError::TooLarge { bytes, .. } => return ApiError::too_large("the write", *bytes),
-            ProposeError::NotLeader { .. } | ProposeError::NoCluster | ProposeError::Shutdown { .. } => {
-                ErrorCode::Unavailable
-            }
+            ProposeError::NotLeader { .. }
+            | ProposeError::LeaderLost
+            | ProposeError::NoCluster
+            | ProposeError::Shutdown { .. } => ErrorCode::Unavailable,
         };
         let may_have_been_applied = error.may_have_been_applied();
         ApiError { may_have_been_applied, ..ApiError::new(code, error.to_string()) }

@@ -146,7 +146,7 @@ async fn propose(
     timeout: Duration,
 ) -> Result<u64, ApiError> {
     let proposal = Proposal { request_id, actor: super::submit::ACTOR.to_owned(), commands };
-    let committed = ctx.propose(proposal, timeout).await?;
+    let committed = ctx.replica.propose(proposal, timeout).await?;
     match committed.outcomes.iter().find_map(rejection) {
         Some(rejection) => Err(rejection.clone().into()),
         None => Ok(committed.log_index),

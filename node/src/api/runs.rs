@@ -98,7 +98,7 @@ pub(super) async fn cancel(
     let cancel = CancelRun { run, reason: request.reason };
     let commands = vec![Command { kind: Some(Kind::CancelRun(cancel)) }];
     let proposal = Proposal { request_id, actor: super::submit::ACTOR.to_owned(), commands };
-    let committed = ctx.propose(proposal, timeout).await?;
+    let committed = ctx.replica.propose(proposal, timeout).await?;
     if let Some(rejection) = committed.outcomes.iter().find_map(rejection) {
         return Err(rejection.clone().into());
     }

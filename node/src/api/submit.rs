@@ -66,7 +66,7 @@ pub(super) async fn put_workflow(
     let put = PutWorkflow { workflow: Some(workflow), hash };
     let commands = vec![Command { kind: Some(Kind::PutWorkflow(put)) }];
     let proposal = Proposal { request_id, actor: ACTOR.to_owned(), commands };
-    let committed = ctx.propose(proposal, timeout).await?;
+    let committed = ctx.replica.propose(proposal, timeout).await?;
     match committed.outcomes.into_iter().next().and_then(|outcome| outcome.kind) {
         Some(outcome::Kind::WorkflowPut(put)) => {
             Ok(PutWorkflowResponse { namespace, name, version: put.version, created: put.created })
@@ -116,7 +116,7 @@ pub(super) async fn submit_run(
     commands.extend(plan.put.map(|put| Command { kind: Some(Kind::PutWorkflow(put)) }));
     commands.push(Command { kind: Some(Kind::SubmitRun(plan.submit)) });
     let proposal = Proposal { request_id, actor: ACTOR.to_owned(), commands };
-    let committed = ctx.propose(proposal, timeout).await?;
+    let committed = ctx.replica.propose(proposal, timeout).await?;
     if let Some(rejection) = committed.outcomes.iter().find_map(rejection) {
         return Err(rejection.clone().into());
     }

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Spawns `/bin/true` so many times, two at a time, with output pipes that are read to their end, each reaped; says how
-/// long that took. Blocking.
-pub fn bare_spawn_loop(count: u32) -> io::Result<Duration> {
+/// Spawns `/bin/true` so many times, `lanes` at a time, with output pipes that are read to their end, each reaped; says
+/// how long that took. Blocking.
+pub fn bare_spawn_loop(count: u32, lanes: u32) -> io::Result<Duration> {
     let left = AtomicU32::new(count);
     let start = Instant::now();
     let one_lane = || {
@@ -22,11 +22,9 @@ pub fn bare_spawn_loop(count: u32) -> io::Result<Duration> {
         Ok(())
     };
     std::thread::scope(|scope| {
-        let other = scope.spawn(one_lane);
-        let here = one_lane();
-        let there =
-            other.join().unwrap_or_else(|_| Err(io::Error::other("a lane of the spawn loop panicked")));
-        here.and(there)
+        let lanes: Vec<_> = (0..lanes).map(|_| scope.spawn(one_lane)).collect();
+        let panicked = |_| Err(io::Error::other("a lane of the spawn loop panicked"));
+        lanes.into_iter().try_for_each(|lane| lane.join().unwrap_or_else(panicked))
     })?;
     Ok(start.elapsed())
 }

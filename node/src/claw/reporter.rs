@@ -32,8 +32,27 @@ impl Reporter {
         Self { deps, lease, queue: VecDeque::new(), in_flight: JoinSet::new(), sent: HashMap::new() }
     }
 
-    pub(super) fn push(&mut self, command: command::Kind) {
-        self.queue.push_back(Command { kind: Some(command) });
+    /// Queues a report. The proposals in flight may be applied in any order; the end of an attempt whose start is in one
+    /// of them takes the start along once more, so that the start is on record before the end in any case and the end
+    /// does not wait for an answer. The second of the two starts is refused and changes nothing.
+    pub(super) fn push(&mut self, report: command::Kind) {
+        if let Some(start) = self.start_in_flight(&report) {
+            self.queue.push_back(start);
+        }
+        self.queue.push_back(Command { kind: Some(report) });
+    }
+
+    fn start_in_flight(&self, report: &command::Kind) -> Option<Command> {
+        let fence = match report {
+            command::Kind::CompleteTask(done) => (done.run, done.task, done.fence),
+            command::Kind::FailTask(fail) => (fail.run, fail.task, fail.fence),
+            _ => return None,
+        };
+        let is_its_start = |command: &&Command| match &command.kind {
+            Some(command::Kind::StartTask(start)) => (start.run, start.task, start.fence) == fence,
+            _ => false,
+        };
+        self.sent.values().flat_map(|batch| batch.iter()).find(is_its_start).cloned()
     }
 
     /// Whether everything has been answered.
@@ -102,9 +121,9 @@ fn settle(command: &Command, outcome: Outcome) -> Option<Command> {
     let Some(outcome::Kind::Rejected(Rejection { code, message })) = outcome.kind else { return None };
     let code = RejectionCode::try_from(code).unwrap_or_default();
     match (&command.kind, code) {
-        // The completion of a quick task was applied before its start.
-        (Some(command::Kind::StartTask(start)), RejectionCode::WrongState) => {
-            tracing::debug!(run = start.run, task = start.task, message, "a late start was refused");
+        // Mostly one that had been sent twice.
+        (Some(command::Kind::StartTask(start)), _) => {
+            tracing::debug!(run = start.run, task = start.task, message, "a start was refused");
             None
         }
         (_, RejectionCode::StaleFence | RejectionCode::NotFound | RejectionCode::WrongState) => {

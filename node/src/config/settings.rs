@@ -153,10 +153,10 @@ impl Settings {
         if self.lease < Duration::from_millis(500) {
             return fault("lease", format!("is {:?}; at least 500ms are needed", self.lease));
         }
-        if self.heartbeat.is_zero() || self.election_min < self.heartbeat * 2 {
+        if self.heartbeat.is_zero() || self.election_min <= self.heartbeat * 2 {
             return fault(
                 "election_min",
-                format!("must be at least twice `heartbeat` ({:?})", self.heartbeat),
+                format!("must be more than twice `heartbeat` ({:?})", self.heartbeat),
             );
         }
         if self.election_max <= self.election_min {

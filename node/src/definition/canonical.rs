@@ -19,7 +19,10 @@ pub fn canonical_json(workflow: &Workflow) -> Value {
     put("labels", json!(workflow.labels));
     put("params", workflow.params.iter().map(|param| (param.name.clone(), parameter(param))).collect());
     put("priority", json!(workflow.priority));
-    put("max_parallel", if workflow.max_parallel == 0 { json!("none") } else { json!(workflow.max_parallel) });
+    put(
+        "max_parallel",
+        if workflow.max_parallel == 0 { json!("none") } else { json!(workflow.max_parallel) },
+    );
     put("timeout", limit(workflow.timeout_ms));
     put("on_failure", json!(on_failure(workflow.on_failure())));
     put("tasks", workflow.tasks.iter().map(|one| (one.name.clone(), task(one, &workflow.tasks))).collect());
@@ -41,7 +44,8 @@ fn task(task: &Task, tasks: &[Task]) -> Value {
     let mut out = Map::new();
     let mut put = |key: &str, value: Value| out.insert(key.to_owned(), value);
     put("title", json!(task.title));
-    let names = task.needs.iter().filter_map(|need| tasks.get(*need as usize)).map(|upstream| json!(upstream.name));
+    let names =
+        task.needs.iter().filter_map(|need| tasks.get(*need as usize)).map(|upstream| json!(upstream.name));
     put("needs", names.collect());
     match &task.executor {
         Some(Executor::Run(text)) => {

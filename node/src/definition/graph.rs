@@ -69,9 +69,13 @@ pub(crate) fn resolve(report: &mut Report<'_>, drafts: &mut [Draft<'_>], path: &
 }
 
 fn unknown(report: &mut Report<'_>, drafts: &[Draft<'_>], name: &str, need: &Need<'_>, path: &Path<'_>) {
-    let message = format!("the task `{name}` needs `{}`, which does not exist", super::values::shortened(need.name));
+    let message =
+        format!("the task `{name}` needs `{}`, which does not exist", super::values::shortened(need.name));
     let names = || drafts.iter().map(|draft| draft.task.name.as_str()).filter(|other| *other != name);
-    let help = match names().find(|other| other.eq_ignore_ascii_case(need.name)).or_else(|| nearest(need.name, names())) {
+    let help = match names()
+        .find(|other| other.eq_ignore_ascii_case(need.name))
+        .or_else(|| nearest(need.name, names()))
+    {
         Some(near) if near.eq_ignore_ascii_case(need.name) => {
             format!("did you mean `{near}`? Names are case-sensitive")
         }
@@ -168,11 +172,16 @@ fn report_cycle(
     };
     let (start, last) = (turned[0], turned[turned.len() - 2]);
     let need = needs[start as usize].iter().find(|(position, ..)| *position == last);
-    let (span, index) = need.map_or((drafts[start as usize].name_span, None), |(_, span, index)| (*span, *index));
+    let (span, index) =
+        need.map_or((drafts[start as usize].name_span, None), |(_, span, index)| (*span, *index));
     let task_path = path.key(name(&start));
     let needs_path = task_path.key("needs");
     let item = index.map(|index| needs_path.index(index));
     let message = format!("the tasks form a cycle: {chain}");
-    let help = format!("`{}` waits for `{}`, which waits for it; remove one of these needs", name(&start), name(&last));
+    let help = format!(
+        "`{}` waits for `{}`, which waits for it; remove one of these needs",
+        name(&start),
+        name(&last)
+    );
     report.error("cycle", span, item.as_ref().unwrap_or(&needs_path), message, help);
 }

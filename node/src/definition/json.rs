@@ -110,6 +110,9 @@ impl<'s> Reader<'s> {
         loop {
             self.space();
             let start = self.at;
+            if self.peek() == Some(b'}') {
+                return Err(self.fault("the comma before this `}` has nothing after it"));
+            }
             if self.peek() != Some(b'"') {
                 return Err(self.fault(format!("expected a quoted key, found {}", self.found())));
             }
@@ -200,7 +203,9 @@ impl<'s> Reader<'s> {
                     text.push(decoded);
                     run = self.at;
                 }
-                Some(0..=0x1f) => return Err(self.fault("a line break or tab inside a JSON string is written \\n or \\t")),
+                Some(0..=0x1f) => {
+                    return Err(self.fault("a line break or tab inside a JSON string is written \\n or \\t"));
+                }
                 Some(_) => self.at += 1,
             }
         }
@@ -246,7 +251,11 @@ impl<'s> Reader<'s> {
 
     fn unit(&self, at: usize) -> Option<u32> {
         let digits = self.text.get(at..at + 6)?.strip_prefix("\\u")?;
-        if digits.bytes().all(|b| b.is_ascii_hexdigit()) { u32::from_str_radix(digits, 16).ok() } else { None }
+        if digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+            u32::from_str_radix(digits, 16).ok()
+        } else {
+            None
+        }
     }
 }
 

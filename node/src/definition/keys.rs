@@ -32,8 +32,17 @@ impl Level {
     pub fn keys(self) -> &'static [&'static str] {
         match self {
             Level::Workflow => &[
-                "name", "title", "namespace", "labels", "params", "priority", "max_parallel", "timeout", "on_failure",
-                "defaults", "tasks",
+                "name",
+                "title",
+                "namespace",
+                "labels",
+                "params",
+                "priority",
+                "max_parallel",
+                "timeout",
+                "on_failure",
+                "defaults",
+                "tasks",
             ],
             Level::Defaults => &["retries", "timeout"],
             Level::Task => &["title", "needs", "run", "process", "env", "outputs", "retries", "timeout"],
@@ -50,8 +59,21 @@ impl Level {
             Level::Workflow => &["schedule", "overlap", "hooks", "pools", "targets", "delivery", "missed"],
             Level::Defaults => &["resources", "pools", "on", "env", "delivery"],
             Level::Task => &[
-                "docker", "http", "call", "wait", "handler", "when", "if", "for_each", "resources", "pools", "on", "target",
-                "idempotency_key", "delivery", "hooks",
+                "docker",
+                "http",
+                "call",
+                "wait",
+                "handler",
+                "when",
+                "if",
+                "for_each",
+                "resources",
+                "pools",
+                "on",
+                "target",
+                "idempotency_key",
+                "delivery",
+                "hooks",
             ],
             Level::Process => &["user"],
             Level::Retries | Level::Timeout | Level::Param => &[],
@@ -80,6 +102,7 @@ const KNOWN_ELSEWHERE: &[(&str, &str)] = &[
     ("after", "needs"),
     ("args", "process"),
     ("cmd", "run"),
+    ("cmd", "command"),
     ("command", "run"),
     ("concurrency", "max_parallel"),
     ("depend", "needs"),
@@ -120,7 +143,13 @@ pub(crate) fn level<'n, 's>(
         Value::Bad => return None,
         other => {
             let message = format!("expected a map for {}, found {}", level.title(), other.kind());
-            report.error("wrong-type", node.span, path, message, format!("its keys are {}", listed(level.keys())));
+            report.error(
+                "wrong-type",
+                node.span,
+                path,
+                message,
+                format!("its keys are {}", listed(level.keys())),
+            );
             return None;
         }
     };
@@ -139,6 +168,10 @@ fn refuse(report: &mut Report<'_>, key: &str, span: Span, path: &Path<'_>, level
         let help = "it is part of the workflow format but not of this version; remove it, nothing is ignored silently";
         return report.error("not-supported", span, &here, message, help);
     }
+    // `default` at the top is `defaults` with a letter missing, and not the default of a parameter.
+    if level.keys().iter().any(|near| strsim::damerau_levenshtein(near, key) == 1) {
+        return unknown(report, key, span, &here, level);
+    }
     if let Some(owner) = LEVELS.into_iter().find(|other| other.keys().contains(&key)) {
         let message = format!("`{key}` does not belong to {}", level.title());
         let help = if key == "name" && level == Level::Task {
@@ -153,18 +186,28 @@ fn refuse(report: &mut Report<'_>, key: &str, span: Span, path: &Path<'_>, level
         let help = format!("it will belong to {}, and not to {}", owner.title(), level.title());
         return report.error("not-supported", span, &here, message, help);
     }
-    let message = format!("{} has no key `{key}`", capital(level.title()));
+    unknown(report, key, span, &here, level);
+}
+
+fn unknown(report: &mut Report<'_>, key: &str, span: Span, path: &Path<'_>, level: Level) {
+    let message = format!("{} has no key `{key}`", level.title());
+    let elsewhere =
+        || LEVELS.into_iter().find_map(|other| Some((nearest(key, other.keys().iter().copied())?, other)));
     let help = match suggest_key(key, level) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => format!("its keys are {}", listed(level.keys())),
+        None => match elsewhere() {
+            Some((near, owner)) => format!("did you mean `{near}`? It belongs to {}", owner.title()),
+            None => format!("its keys are {}", listed(level.keys())),
+        },
     };
-    report.error("unknown-key", span, &here, message, help);
+    report.error("unknown-key", span, path, message, help);
 }
 
 fn suggest_key(key: &str, level: Level) -> Option<&'static str> {
-    let foreign = KNOWN_ELSEWHERE.iter().find(|(word, _)| *word == key).map(|(_, ours)| *ours);
+    let foreign = KNOWN_ELSEWHERE.iter().filter(|(word, _)| *word == key).map(|(_, ours)| *ours);
+    let mut foreign = foreign;
     foreign
-        .filter(|ours| level.keys().contains(ours))
+        .find(|ours| level.keys().contains(ours))
         .or_else(|| nearest(key, level.keys().iter().copied()))
         .or_else(|| nearest(key, level.later().iter().copied()))
 }
@@ -188,9 +231,4 @@ pub(crate) fn nearest<'c>(name: &str, candidates: impl Iterator<Item = &'c str>)
 pub(crate) fn listed(names: &[&str]) -> String {
     let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     quoted.join(", ")
-}
-
-fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }

@@ -27,12 +27,23 @@ pub(crate) fn type_word(value_type: ValueType) -> &'static str {
 }
 
 /// The map under a key whose own keys are names of the file.
-fn named<'n, 's>(report: &mut Report<'_>, node: &'n Node<'s>, path: &Path<'_>, help: &str) -> Option<&'n Map<'s>> {
+fn named<'n, 's>(
+    report: &mut Report<'_>,
+    node: &'n Node<'s>,
+    path: &Path<'_>,
+    help: &str,
+) -> Option<&'n Map<'s>> {
     match &node.value {
         Value::Map(map) => Some(map),
         Value::Bad => None,
         other => {
-            report.error("wrong-type", node.span, path, format!("expected a map, found {}", other.kind()), help);
+            report.error(
+                "wrong-type",
+                node.span,
+                path,
+                format!("expected a map, found {}", other.kind()),
+                help,
+            );
             None
         }
     }
@@ -57,7 +68,12 @@ pub(crate) fn params(report: &mut Report<'_>, node: &Node<'_>, path: &Path<'_>) 
             _ => (inferred(&entry.value), Some(&entry.value), String::new()),
         };
         let default_json = default.and_then(|node| default_text(report, node, &here, value_type));
-        params.push(Param { name: entry.key.to_string(), r#type: value_type.into(), default_json, description });
+        params.push(Param {
+            name: entry.key.to_string(),
+            r#type: value_type.into(),
+            default_json,
+            description,
+        });
     }
     params
 }
@@ -119,8 +135,12 @@ fn default_text(
         let message = format!("the default of a parameter of type `{word}` is {}", node.value.kind());
         let help = match (value_type, &node.value) {
             (ValueType::String, Value::Number(_) | Value::Bool(..)) => "put it in quotes".to_owned(),
-            (ValueType::Integer, Value::Number(_)) => "use `type: number` for numbers with a fraction".to_owned(),
-            (_, Value::Text(text)) if *Value::plain(text.as_ref().into()).kind() == *kind_word(value_type) => {
+            (ValueType::Integer, Value::Number(_)) => {
+                "use `type: number` for numbers with a fraction".to_owned()
+            }
+            (_, Value::Text(text))
+                if *Value::plain(text.as_ref().into()).kind() == *kind_word(value_type) =>
+            {
                 "remove the quotes".to_owned()
             }
             _ => format!("give a default of type `{word}`, or another type"),
@@ -169,14 +189,22 @@ pub(crate) fn labels(report: &mut Report<'_>, node: &Node<'_>, path: &Path<'_>) 
 
 /// Reads `env`. Numbers and booleans become the text they were written as.
 pub(crate) fn env(report: &mut Report<'_>, node: &Node<'_>, path: &Path<'_>) -> Vec<EnvVar> {
-    let Some(map) = named(report, node, path, "write `env: {DATE: \"2025-01-31\"}`") else { return Vec::new() };
+    let Some(map) = named(report, node, path, "write `env: {DATE: \"2025-01-31\"}`") else {
+        return Vec::new();
+    };
     let mut env = Vec::with_capacity(map.entries.len());
     for entry in &map.entries {
         let here = path.key(&entry.key);
         name(report, entry.key_span, &here, &entry.key, &ENV_NAME);
         if entry.key.starts_with("CLAWHIVE_") {
             let message = format!("`{}` is set by clawhive itself", entry.key);
-            report.error("env-name", entry.key_span, &here, message, "names that start with CLAWHIVE_ are reserved");
+            report.error(
+                "env-name",
+                entry.key_span,
+                &here,
+                message,
+                "names that start with CLAWHIVE_ are reserved",
+            );
         }
         if let Some(value) = text(report, &entry.value, &here) {
             no_nul(report, &entry.value, &here, value);

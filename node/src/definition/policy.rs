@@ -55,10 +55,10 @@ pub(crate) fn retries(report: &mut Report<'_>, node: &Node<'_>, path: &Path<'_>)
         part.bad = true;
         return part;
     }
-    let Some(map) = keys::level(report, node, path, Level::Retries) else {
-        part.bad = true;
-        return part;
-    };
+    let before = report.count();
+    let map = keys::level(report, node, path, Level::Retries);
+    part.bad = report.count() > before;
+    let Some(map) = map else { return RetriesPart { bad: true, ..part } };
     for entry in &map.entries {
         let (here, value) = (path.key(&entry.key), &entry.value);
         let read = match &*entry.key {
@@ -118,7 +118,12 @@ pub(crate) fn merge_retries(
 }
 
 /// The same check for `defaults`, once, so that not every task repeats it.
-pub(crate) fn check_defaults(report: &mut Report<'_>, part: RetriesPart, span: Span, path: &Path<'_>) -> bool {
+pub(crate) fn check_defaults(
+    report: &mut Report<'_>,
+    part: RetriesPart,
+    span: Span,
+    path: &Path<'_>,
+) -> bool {
     let delay = part.delay_ms.unwrap_or(DEFAULT_DELAY_MS);
     let max = part.max_delay_ms.unwrap_or(DEFAULT_MAX_DELAY_MS);
     !part.bad && check_delays(report, delay, max, span, path)
@@ -135,7 +140,8 @@ fn check_delays(report: &mut Report<'_>, delay: u64, max: u64, span: Span, path:
     if delay <= max {
         return true;
     }
-    let message = format!("the first delay {} is longer than `max_delay` {}", duration_text(delay), duration_text(max));
+    let message =
+        format!("the first delay {} is longer than `max_delay` {}", duration_text(delay), duration_text(max));
     let help = format!("set `max_delay` to {} or more", duration_text(delay));
     report.error("range", span, path, message, help);
     false
@@ -143,12 +149,19 @@ fn check_delays(report: &mut Report<'_>, delay: u64, max: u64, span: Span, path:
 
 /// A share from 0 to 1 in thousandths, read as decimal text: no floating point.
 fn jitter(report: &mut Report<'_>, node: &Node<'_>, path: &Path<'_>) -> Option<u32> {
-    const HELP: &str = "a share of the delay from 0 to 1 with at most three decimals: 0.2 is plus or minus 20 %";
+    const HELP: &str =
+        "a share of the delay from 0 to 1 with at most three decimals: 0.2 is plus or minus 20 %";
     let text = match &node.value {
         Value::Bad => return None,
         Value::Number(text) => text,
         other => {
-            report.error("wrong-type", node.span, path, format!("expected a number, found {}", other.kind()), HELP);
+            report.error(
+                "wrong-type",
+                node.span,
+                path,
+                format!("expected a number, found {}", other.kind()),
+                HELP,
+            );
             return None;
         }
     };

@@ -14,7 +14,13 @@ use super::tree::{Map, Node, Value};
 use crate::template::{self, PARAM_RUN_NAMES, RUN_NAMES, TASK_NAMES, scan};
 
 /// Checks every template of every task. `sound` says that the graph has no fault, so that upstreams are meaningful.
-pub(crate) fn check(report: &mut Report<'_>, drafts: &[Draft<'_>], params: &[Param], sound: bool, path: &Path<'_>) {
+pub(crate) fn check(
+    report: &mut Report<'_>,
+    drafts: &[Draft<'_>],
+    params: &[Param],
+    sound: bool,
+    path: &Path<'_>,
+) {
     if drafts.iter().all(|draft| draft.templates.is_empty()) {
         return;
     }
@@ -30,7 +36,9 @@ pub(crate) fn check(report: &mut Report<'_>, drafts: &[Draft<'_>], params: &[Par
         for place in &draft.templates {
             let here = task_path.below(&place.path);
             let here = Here { text: place.text, span: place.span, path: &here };
-            let Some(references) = sound_template(report, &here, &["params", "run", "task", "tasks"]) else { continue };
+            let Some(references) = sound_template(report, &here, &["params", "run", "task", "tasks"]) else {
+                continue;
+            };
             for reference in references {
                 let span = locate(report, place.span, reference.text);
                 match reference.root {
@@ -68,6 +76,9 @@ pub(crate) fn check_params(report: &mut Report<'_>, node: &Node<'_>, path: &Path
         let here = path.key(&entry.key);
         let here = Here { text, span: *span, path: &here };
         for reference in sound_template(report, &here, &["run"]).unwrap_or_default() {
+            if reference.root != "run" {
+                continue;
+            }
             known(report, &reference, &PARAM_RUN_NAMES, locate(report, *span, reference.text), here.path);
         }
     }
@@ -97,7 +108,13 @@ fn sound_template<'t>(
             } else {
                 ""
             };
-            report.error("template-syntax", here.span, here.path, format!("this template is wrong: {error}"), help);
+            report.error(
+                "template-syntax",
+                here.span,
+                here.path,
+                format!("this template is wrong: {error}"),
+                help,
+            );
             return None;
         }
     };
@@ -148,7 +165,13 @@ fn param_exists(
     report.error("template-name", span, path, format!("there is no parameter `{name}`"), help);
 }
 
-fn known(report: &mut Report<'_>, reference: &scan::Reference<'_>, names: &[&str], span: Span, path: &Path<'_>) {
+fn known(
+    report: &mut Report<'_>,
+    reference: &scan::Reference<'_>,
+    names: &[&str],
+    span: Span,
+    path: &Path<'_>,
+) {
     let Some(name) = reference.path.first() else { return };
     if names.contains(&name.as_ref()) {
         return;
@@ -176,10 +199,13 @@ fn output_exists(
                 format!("a name like this is written tasks[{:?}]", near)
             }
             Some(near) => format!("did you mean `tasks.{near}`?"),
-            None => match tasks.keys().find(|key| key.starts_with(name.as_ref()) && key.contains(['-', ':', '.'])) {
-                Some(key) => format!("a name like this is written tasks[{:?}]", key),
-                None => String::new(),
-            },
+            None => {
+                match tasks.keys().find(|key| key.starts_with(name.as_ref()) && key.contains(['-', ':', '.']))
+                {
+                    Some(key) => format!("a name like this is written tasks[{:?}]", key),
+                    None => String::new(),
+                }
+            }
         };
         report.error("template-name", span, path, format!("there is no task `{name}`"), help);
         return None;
@@ -201,7 +227,13 @@ fn output_exists(
         }
         (Some(other), _) => {
             let message = format!("a template sees only the outputs of a task, not `{other}`");
-            report.error("template-name", span, path, message, format!("write `tasks.{name}.outputs.{other}`"));
+            report.error(
+                "template-name",
+                span,
+                path,
+                message,
+                format!("write `tasks.{name}.outputs.{other}`"),
+            );
             return None;
         }
     }
@@ -239,11 +271,19 @@ fn not_upstream(report: &mut Report<'_>, drafts: &[Draft<'_>], far: &[FarReferen
         for reference in far {
             let Ok(bit) = chunk.binary_search(&reference.upstream) else { continue };
             if reached[reference.task] & (1 << bit) == 0 {
-                let (task, upstream) = (&drafts[reference.task].task.name, &drafts[reference.upstream as usize].task.name);
-                let message = format!("`{}` is read, but `{upstream}` is not upstream of `{task}`", reference.text);
+                let (task, upstream) =
+                    (&drafts[reference.task].task.name, &drafts[reference.upstream as usize].task.name);
+                let message =
+                    format!("`{}` is read, but `{upstream}` is not upstream of `{task}`", reference.text);
                 let help = format!("add `{upstream}` to the `needs` of `{task}`");
                 let task_path = path.key(task);
-                report.error("not-upstream", reference.span, &task_path.below(&reference.place.path), message, help);
+                report.error(
+                    "not-upstream",
+                    reference.span,
+                    &task_path.below(&reference.place.path),
+                    message,
+                    help,
+                );
             }
         }
     }

@@ -5,8 +5,8 @@ use std::fmt::{self, Write};
 
 use clawhive_proto::Diagnostic;
 use miette::{
-    GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents, Severity, SourceCode,
-    SourceSpan, SpanContents,
+    GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents, Severity,
+    SourceCode, SourceSpan, SpanContents,
 };
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ pub struct Frame<'a> {
 
 /// Every diagnostic with its place in the text, then the summary line.
 pub fn render(frame: &Frame<'_>, errors: &[Diagnostic], warnings: &[Diagnostic], omitted: usize) -> String {
-    let text = String::from_utf8_lossy(frame.text);
+    let text = without_controls(&String::from_utf8_lossy(frame.text));
     let lines = Lines::of(&text);
     let theme = match frame.style {
         Style::Terminal => GraphicalTheme::unicode(),
@@ -51,8 +51,12 @@ pub fn render(frame: &Frame<'_>, errors: &[Diagnostic], warnings: &[Diagnostic],
         .with_context_lines(1)
         .tab_width(4);
     let mut out = String::new();
-    let all = errors.iter().map(|one| (one, Severity::Error)).chain(warnings.iter().map(|one| (one, Severity::Warning)));
+    let all = errors
+        .iter()
+        .map(|one| (one, Severity::Error))
+        .chain(warnings.iter().map(|one| (one, Severity::Warning)));
     for (diagnostic, severity) in all {
+        let diagnostic = &harmless(diagnostic);
         let page = Page { text: &text, lines: &lines, name: frame.source_name, diagnostic };
         let shown = Shown { diagnostic, severity, page };
         // Writing into a string does not fail; a diagnostic that could not be drawn is still said.
@@ -86,7 +90,12 @@ pub fn summary(source_name: &str, errors: usize, warnings: usize, omitted: usize
 }
 
 /// The diagnostics as JSON: `{"source", "errors": [...], "warnings": [...], "omitted"}`.
-pub fn render_json(source_name: &str, errors: &[Diagnostic], warnings: &[Diagnostic], omitted: usize) -> Value {
+pub fn render_json(
+    source_name: &str,
+    errors: &[Diagnostic],
+    warnings: &[Diagnostic],
+    omitted: usize,
+) -> Value {
     let list = |diagnostics: &[Diagnostic]| diagnostics.iter().map(one_json).collect::<Value>();
     json!({
         "source": source_name,
@@ -111,7 +120,7 @@ fn one_json(diagnostic: &Diagnostic) -> Value {
 
 /// One line per error, for logs and for errors that travel as text.
 pub fn plain_lines(source_name: &str, errors: &[Diagnostic], omitted: usize) -> String {
-    let mut out: Vec<String> = errors.iter().map(|one| plain_line(source_name, one)).collect();
+    let mut out: Vec<String> = errors.iter().map(|one| plain_line(source_name, &harmless(one))).collect();
     if omitted > 0 {
         out.push(format!("{source_name}: {omitted} more errors"));
     }
@@ -145,17 +154,13 @@ impl fmt::Debug for Shown<'_> {
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.diagnostic.message)
+        write!(f, "{} [{}]", self.diagnostic.message, self.diagnostic.code)
     }
 }
 
 impl std::error::Error for Shown<'_> {}
 
 impl miette::Diagnostic for Shown<'_> {
-    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        Some(Box::new(&self.diagnostic.code))
-    }
-
     fn severity(&self) -> Option<Severity> {
         Some(self.severity)
     }
@@ -193,9 +198,19 @@ impl Page<'_> {
     /// The place, moved to character boundaries and into the text.
     fn span(&self) -> SourceSpan {
         let start = floor(self.text, self.diagnostic.offset as usize);
-        let end = floor(self.text, start.saturating_add(self.diagnostic.length as usize)).min(start + 2 * WINDOW);
+        let end =
+            floor(self.text, start.saturating_add(self.diagnostic.length as usize)).min(start + 2 * WINDOW);
         let end = floor(self.text, end).max(start);
         (start, end - start).into()
+    }
+}
+
+impl<'d> Page<'d> {
+    /// The place alone: it becomes the `file:line:column` of the heading.
+    fn place(&self, at: usize) -> MietteSpanContents<'d> {
+        let (line, column) = super::source::place(self.text, self.lines, at);
+        let (line, column) = (line.saturating_sub(1) as usize, column.saturating_sub(1) as usize);
+        MietteSpanContents::new_named(self.name.to_owned(), &[], (at, 0).into(), line, column, 1)
     }
 }
 
@@ -207,6 +222,9 @@ impl SourceCode for Page<'_> {
         after: usize,
     ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
         let at = span.offset();
+        if before == 0 && after == 0 {
+            return Ok(Box::new(self.place(at)));
+        }
         let line = self.lines.line_of(at);
         let own = self.lines.range(self.text, line);
         let (mut start, mut end, mut first) = (own.start, own.end, line);
@@ -230,11 +248,36 @@ impl SourceCode for Page<'_> {
             }
         }
         let bytes = &self.text.as_bytes()[start..end];
-        let column = if first == line { self.text[own.start..start.max(own.start)].chars().count() } else { 0 };
+        let column =
+            if first == line { self.text[own.start..start.max(own.start)].chars().count() } else { 0 };
         let place: SourceSpan = (start, end - start).into();
         let contents = MietteSpanContents::new_named(self.name.to_owned(), bytes, place, first, column, 1);
         Ok(Box::new(contents))
     }
+}
+
+/// A diagnostic whose texts, which quote the file, steer nothing.
+fn harmless(diagnostic: &Diagnostic) -> Diagnostic {
+    Diagnostic {
+        message: without_controls(&diagnostic.message),
+        help: without_controls(&diagnostic.help),
+        path: without_controls(&diagnostic.path),
+        ..diagnostic.clone()
+    }
+}
+
+/// The text with what steers a terminal or turns the writing direction replaced, byte for byte, so that places stay where they are.
+fn without_controls(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if turns || (c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
+            out.extend(std::iter::repeat_n('?', c.len_utf8()));
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 fn floor(text: &str, mut at: usize) -> usize {

@@ -92,7 +92,11 @@ impl fmt::Display for Path<'_> {
                     f.write_str(".")?;
                 }
                 let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-                if !key.is_empty() && key.chars().all(plain) { f.write_str(key) } else { write!(f, "{key:?}") }
+                if !key.is_empty() && key.chars().all(plain) {
+                    f.write_str(key)
+                } else {
+                    write!(f, "{key:?}")
+                }
             }
         }
     }
@@ -144,6 +148,11 @@ impl<'s> Report<'s> {
             let diagnostic = self.diagnostic(Fault::new(code, Some(span), message, help), path);
             self.warnings.push(diagnostic);
         }
+    }
+
+    /// How many errors were found so far.
+    pub fn count(&self) -> usize {
+        self.errors.len() + self.omitted
     }
 
     /// Whether anything was found so far that refuses the file.

@@ -73,7 +73,12 @@ impl<'s> Source<'s> {
                 grouped(max_bytes),
                 max_bytes / (1024 * 1024)
             );
-            return Err(Fault::new("too-large", None, message, "split the workflow, or move data out of the file"));
+            return Err(Fault::new(
+                "too-large",
+                None,
+                message,
+                "split the workflow, or move data out of the file",
+            ));
         }
         let text = match std::str::from_utf8(bytes) {
             Ok(text) => text,
@@ -81,9 +86,15 @@ impl<'s> Source<'s> {
         };
         let start = if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
         if let Some((at, found)) = text.char_indices().find(|(at, c)| *at >= start && is_forbidden(*c)) {
-            let message = format!("the control character U+{:04X} is not allowed in a workflow file", found as u32);
+            let message =
+                format!("the control character U+{:04X} is not allowed in a workflow file", found as u32);
             let help = "in a double-quoted string write it as an escape, e.g. \"\\x1b\"";
-            return Err(Fault::new("control-character", Some(Span::new(at, at + found.len_utf8())), message, help));
+            return Err(Fault::new(
+                "control-character",
+                Some(Span::new(at, at + found.len_utf8())),
+                message,
+                help,
+            ));
         }
         Ok(Source { text, start, lines: Lines::of(text) })
     }
@@ -114,7 +125,8 @@ fn not_utf8(bytes: &[u8], at: usize) -> Fault {
     } else {
         "save the file as UTF-8"
     };
-    let message = format!("the file is not UTF-8: byte {:#04x} at offset {at}", bytes.get(at).copied().unwrap_or(0));
+    let message =
+        format!("the file is not UTF-8: byte {:#04x} at offset {at}", bytes.get(at).copied().unwrap_or(0));
     Fault::new("not-utf8", Some(Span::new(at, at + 1)), message, help)
 }
 
@@ -128,7 +140,7 @@ pub(crate) fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);

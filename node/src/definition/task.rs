@@ -80,9 +80,9 @@ pub(crate) fn read<'n, 's>(
     if let Some(entry) = map.get("outputs") {
         task.outputs = outputs(report, &entry.value, &path.key("outputs"));
     }
-    let own_retries = map.get("retries").map(|entry| {
-        (policy::retries(report, &entry.value, &path.key("retries")), entry.key_span)
-    });
+    let own_retries = map
+        .get("retries")
+        .map(|entry| (policy::retries(report, &entry.value, &path.key("retries")), entry.key_span));
     task.retries = Some(policy::merge_retries(report, defaults.retries, own_retries, &path.key("retries")));
     let own_timeout = map
         .get("timeout")
@@ -96,7 +96,13 @@ pub(crate) fn read<'n, 's>(
 fn task_map<'n, 's>(report: &mut Report<'_>, entry: &'n Entry<'s>, path: &Path<'_>) -> Option<&'n Map<'s>> {
     if matches!(entry.value.value, Value::Null) {
         let message = format!("the task `{}` says nothing", shortened(&entry.key));
-        report.error("no-executor", entry.key_span, path, message, "give it `run: ...` or `process: {command: [...]}`");
+        report.error(
+            "no-executor",
+            entry.key_span,
+            path,
+            message,
+            "give it `run: ...` or `process: {command: [...]}`",
+        );
         return None;
     }
     keys::level(report, &entry.value, path, Level::Task)
@@ -118,7 +124,13 @@ fn needs<'n>(report: &mut Report<'_>, node: &'n Node<'_>, path: &Path<'_>) -> Ve
             Some(name) => vec![Need { name, span: node.span, index: None }],
             None => {
                 let message = format!("expected a list of task names, found {}", other.kind());
-                report.error("wrong-type", node.span, path, message, "write `needs: [a, b]`, or leave it out");
+                report.error(
+                    "wrong-type",
+                    node.span,
+                    path,
+                    message,
+                    "write `needs: [a, b]`, or leave it out",
+                );
                 Vec::new()
             }
         },
@@ -142,7 +154,8 @@ fn executor<'n>(
         report.error("two-executors", second.key_span, path, message, "keep one, or make two tasks of it");
     }
     if present.is_empty() {
-        let help = "give it `run: ...` (a shell line) or `process: {command: [...]}` (a program and its arguments)";
+        let help =
+            "give it `run: ...` (a shell line) or `process: {command: [...]}` (a program and its arguments)";
         report.error("no-executor", name_span, path, "this task has no executor", help);
     }
     let mut executor = None;
@@ -163,12 +176,19 @@ fn run(report: &mut Report<'_>, node: &Node<'_>, path: &Path<'_>) -> Option<Stri
     }
     let text = text(report, node, path)?;
     if text.trim().is_empty() {
-        report.error("empty", node.span, path, "the shell text is empty", "to do nothing write `run: \"true\"`");
+        report.error(
+            "empty",
+            node.span,
+            path,
+            "the shell text is empty",
+            "to do nothing write `run: \"true\"`",
+        );
         return None;
     }
     no_nul(report, node, path, text);
     if let Some(reference) = template::scan::references(text).into_iter().find(|found| found.is_value()) {
-        let message = format!("`run` is not a template, and `{}` would be taken as shell text", reference.text);
+        let message =
+            format!("`run` is not a template, and `{}` would be taken as shell text", reference.text);
         let variable = reference.path.last().map_or("value", |name| name).to_uppercase();
         let help = format!(
             "pass it through env: `env: {{{variable}: \"{{{{ {} }}}}\"}}`, and write \"${variable}\" in `run`",
@@ -198,7 +218,7 @@ fn process<'n>(
         let here = path.key("working_dir");
         if let Some(dir) = text(report, &entry.value, &here) {
             no_nul(report, &entry.value, &here, dir);
-            if !dir.starts_with('/') && !(template::is_template(dir) && dir.starts_with("{{")) {
+            if !dir.starts_with('/') && !dir.starts_with("{{") {
                 let message = format!("the working directory `{}` is not absolute", shortened(dir));
                 let help = "start it with `/`; without it a task works in a directory of its own";
                 report.error("working-dir", entry.value.span, &here, message, help);
@@ -240,7 +260,13 @@ fn command<'n>(
         words.push(word);
     }
     if items.is_empty() || words.first().is_some_and(|program| program.is_empty()) {
-        report.error("empty", node.span, path, "the command names no program", "write `command: [program, argument, ...]`");
+        report.error(
+            "empty",
+            node.span,
+            path,
+            "the command names no program",
+            "write `command: [program, argument, ...]`",
+        );
     }
     words.into_iter().map(str::to_owned).collect()
 }

@@ -40,6 +40,8 @@ pub(crate) enum Value<'s> {
 #[derive(Debug, Default)]
 pub(crate) struct Map<'s> {
     pub entries: Vec<Entry<'s>>,
+    /// A key was no text; the map as a whole is then not looked into.
+    pub bad: bool,
 }
 
 #[derive(Debug)]

@@ -58,14 +58,22 @@ pub(crate) fn whole(
         other => {
             let message = format!("expected a whole number, found {}", other.kind());
             let unquote = matches!(other, Value::Text(text) if whole_number(text).is_some());
-            report.error("wrong-type", node.span, path, message, if unquote { "remove the quotes" } else { help });
+            report.error(
+                "wrong-type",
+                node.span,
+                path,
+                message,
+                if unquote { "remove the quotes" } else { help },
+            );
             return None;
         }
     };
     match number.and_then(|number| u32::try_from(number).ok()).filter(|number| range.contains(number)) {
         Some(number) => Some(number),
         None => {
-            let message = format!("expected a whole number from {} to {}", range.start(), range.end());
+            let found =
+                node.value.written().map_or_else(String::new, |text| format!(", found {}", shortened(text)));
+            let message = format!("expected a whole number from {} to {}{found}", range.start(), range.end());
             report.error("number", node.span, path, message, help);
             None
         }
@@ -109,7 +117,13 @@ pub(crate) fn duration(report: &mut Report<'_>, node: &Node<'_>, path: &Path<'_>
             return None;
         }
         other => {
-            report.error("wrong-type", node.span, path, format!("expected a duration, found {}", other.kind()), HELP);
+            report.error(
+                "wrong-type",
+                node.span,
+                path,
+                format!("expected a duration, found {}", other.kind()),
+                HELP,
+            );
             return None;
         }
     };
@@ -167,7 +181,8 @@ pub fn parse_duration(text: &str) -> Result<u64, String> {
         }
         last_unit = unit_ms;
         let too_long = || "the longest is 3650d".to_owned();
-        let part = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit_ms)).ok_or_else(too_long)?;
+        let part =
+            number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit_ms)).ok_or_else(too_long)?;
         total = total.checked_add(part).filter(|total| *total <= MAX_DURATION_MS).ok_or_else(too_long)?;
         rest = tail;
     }
@@ -177,7 +192,7 @@ pub fn parse_duration(text: &str) -> Result<u64, String> {
 /// A duration as text: the largest unit that holds it exactly.
 pub fn duration_text(ms: u64) -> String {
     const UNITS: [(u64, &str); 4] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
-    match UNITS.iter().find(|(unit, _)| ms >= *unit && ms % unit == 0) {
+    match UNITS.iter().find(|(unit, _)| ms >= *unit && ms.is_multiple_of(*unit)) {
         Some((unit, name)) => format!("{}{name}", ms / unit),
         None if ms == 0 => "0s".to_owned(),
         None => format!("{ms}ms"),
@@ -191,6 +206,8 @@ pub(crate) struct NameRule {
     pub first: fn(u8) -> bool,
     pub rest: fn(u8) -> bool,
     pub max: usize,
+    /// What has such a name also has a title.
+    pub titled: bool,
 }
 
 /// Workflow and namespace names.
@@ -200,6 +217,7 @@ pub(crate) const WORKFLOW_NAME: NameRule = NameRule {
     first: |b| b.is_ascii_lowercase() || b.is_ascii_digit(),
     rest: |b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-'),
     max: 63,
+    titled: true,
 };
 
 /// Task names.
@@ -209,6 +227,7 @@ pub(crate) const TASK_NAME: NameRule = NameRule {
     first: |b| b.is_ascii_alphanumeric() || b == b'_',
     rest: |b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b':' | b'-'),
     max: 128,
+    titled: true,
 };
 
 /// Parameter and output names: what a template can write after a point.
@@ -218,10 +237,12 @@ pub(crate) const VALUE_NAME: NameRule = NameRule {
     first: |b| b.is_ascii_alphabetic() || b == b'_',
     rest: |b| b.is_ascii_alphanumeric() || b == b'_',
     max: 63,
+    titled: false,
 };
 
 /// Environment variable names.
-pub(crate) const ENV_NAME: NameRule = NameRule { what: "variable name", max: 128, pattern: "[A-Za-z_][A-Za-z0-9_]{0,127}", ..VALUE_NAME };
+pub(crate) const ENV_NAME: NameRule =
+    NameRule { what: "variable name", max: 128, pattern: "[A-Za-z_][A-Za-z0-9_]{0,127}", ..VALUE_NAME };
 
 /// Label names.
 pub(crate) const LABEL_NAME: NameRule = NameRule {
@@ -230,6 +251,7 @@ pub(crate) const LABEL_NAME: NameRule = NameRule {
     first: |b| b.is_ascii_alphanumeric(),
     rest: |b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'/' | b'-'),
     max: 63,
+    titled: false,
 };
 
 impl NameRule {
@@ -237,7 +259,9 @@ impl NameRule {
     pub fn allows(&self, name: &str) -> bool {
         let bytes = name.as_bytes();
         bytes.len() <= self.max
-            && bytes.split_first().is_some_and(|(first, rest)| (self.first)(*first) && rest.iter().all(|b| (self.rest)(*b)))
+            && bytes
+                .split_first()
+                .is_some_and(|(first, rest)| (self.first)(*first) && rest.iter().all(|b| (self.rest)(*b)))
     }
 }
 
@@ -253,7 +277,10 @@ pub(crate) fn name(
         return true;
     }
     let message = format!("{:?} is not a {}", shortened(name), rule.what);
-    let help = format!("the rule is {}; free text in any script belongs in `title`", rule.pattern);
+    let help = match rule.titled {
+        true => format!("the rule is {}; free text in any script belongs in `title`", rule.pattern),
+        false => format!("the rule is {}", rule.pattern),
+    };
     report.error("name", span, path, message, help);
     false
 }

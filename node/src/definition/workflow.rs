@@ -12,7 +12,8 @@ use super::tree::{Entry, Map, Node, Value};
 use super::values::{WORKFLOW_NAME, choice, is_none, limit, name, prose, text, whole};
 use super::{graph, references};
 
-pub(crate) const ON_FAILURE: [(&str, OnFailure); 2] = [("continue", OnFailure::Continue), ("stop", OnFailure::Stop)];
+pub(crate) const ON_FAILURE: [(&str, OnFailure); 2] =
+    [("continue", OnFailure::Continue), ("stop", OnFailure::Stop)];
 
 /// Tasks named by the remark about missing timeouts, at most.
 const MAX_NAMED: usize = 5;
@@ -55,7 +56,9 @@ pub(crate) fn read(report: &mut Report<'_>, root: &Node<'_>) -> Option<Workflow>
     if let Some(entry) = map.get("params") {
         references::check_params(report, &entry.value, &path.key("params"));
     }
-    remark_on_timeouts(report, map, &drafts);
+    if !report.failed() {
+        remark_on_timeouts(report, map, &drafts);
+    }
     workflow.tasks = drafts.into_iter().map(|draft| draft.task).collect();
     Some(workflow)
 }
@@ -147,7 +150,13 @@ fn read_tasks<'n, 's>(
 }
 
 fn empty_tasks(report: &mut Report<'_>, span: Span, path: &Path<'_>) {
-    report.error("empty-tasks", span, path, "the workflow has no tasks", "write at least one: `tasks: {hello: {run: echo hello}}`");
+    report.error(
+        "empty-tasks",
+        span,
+        path,
+        "the workflow has no tasks",
+        "write at least one: `tasks: {hello: {run: echo hello}}`",
+    );
 }
 
 /// One remark for all tasks whose attempts may run for ever.

@@ -23,7 +23,12 @@ pub(crate) fn read<'s>(source: &'s Source<'s>, report: &mut Report<'_>) -> Resul
                 documents += 1;
                 if documents > 1 {
                     let help = "put each workflow into a file of its own";
-                    return Err(Fault::new("several-documents", Some(span), "a second document starts here", help));
+                    return Err(Fault::new(
+                        "several-documents",
+                        Some(span),
+                        "a second document starts here",
+                        help,
+                    ));
                 }
             }
             Event::StreamEnd => break,
@@ -81,7 +86,8 @@ impl<'s> Builder<'s, '_, '_> {
                 Node { span: Span { start: span.start, end: end.end }, value: Value::List(items) }
             }
             Some(Frame::Map(span, map, _)) => {
-                Node { span: Span { start: span.start, end: end.end }, value: Value::Map(map) }
+                let value = if map.bad { Value::Bad } else { Value::Map(map) };
+                Node { span: Span { start: span.start, end: end.end }, value }
             }
             None => return Ok(()),
         };
@@ -105,13 +111,19 @@ impl<'s> Builder<'s, '_, '_> {
                         Some(Entry { key: text, key_span: key.span, value: node })
                     }
                     // The text of a null key is `~` or `null`; nothing in the format is called so.
-                    Value::Null => {
-                        Some(Entry { key: self.source.slice(key.span).into(), key_span: key.span, value: node })
+                    Value::Null => Some(Entry {
+                        key: self.source.slice(key.span).into(),
+                        key_span: key.span,
+                        value: node,
+                    }),
+                    Value::Bad => {
+                        map.bad = true;
+                        None
                     }
-                    Value::Bad => None,
                     Value::List(_) | Value::Map(_) => {
                         let fault = complex_key(self.source, key.span);
                         self.report.fault(fault, &Path::ROOT);
+                        map.bad = true;
                         None
                     }
                 };
@@ -133,7 +145,8 @@ impl<'s> Builder<'s, '_, '_> {
     }
 
     fn refuse_anchor(&mut self, span: Span, what: &str) {
-        let message = format!("this {what} is refused: anchors and aliases are not part of the workflow format");
+        let message =
+            format!("this {what} is refused: anchors and aliases are not part of the workflow format");
         let help = "write the value out where it is used; `defaults` holds what all tasks share";
         self.report.error("anchor", span, &Path::ROOT, message, help);
     }
@@ -175,7 +188,12 @@ fn complex_key(source: &Source<'_>, span: Span) -> Fault {
     let before = source.text[..span.start as usize].trim_end();
     if source.slice(span).starts_with("{{") || before.ends_with('{') {
         let message = "a value that starts with `{{` must be quoted";
-        return Fault::new("key-type", Some(span), message, "write \"{{ ... }}\": without quotes YAML reads a map");
+        return Fault::new(
+            "key-type",
+            Some(span),
+            message,
+            "write \"{{ ... }}\": without quotes YAML reads a map",
+        );
     }
     Fault::new("key-type", Some(span), "a key is text, not a list or a map", "")
 }

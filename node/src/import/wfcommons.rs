@@ -133,7 +133,9 @@ pub fn import(recording: &[u8], time_scale: Decimal) -> Result<Imported, ImportE
     no_collisions(&tasks)?;
     let yaml = write_yaml(&root, &tasks, time_scale);
     match definition::parse(yaml.as_bytes(), "the imported workflow") {
-        Ok(_) => Ok(Imported { yaml, tasks: tasks.len(), edges: tasks.iter().map(|task| task.needs.len()).sum() }),
+        Ok(_) => {
+            Ok(Imported { yaml, tasks: tasks.len(), edges: tasks.iter().map(|task| task.needs.len()).sum() })
+        }
         Err(diagnostics) => Err(ImportError::Refused(diagnostics.to_string())),
     }
 }
@@ -205,7 +207,10 @@ fn write_yaml(root: &Value, tasks: &[Recorded<'_>], time_scale: Decimal) -> Stri
         format!("# A recorded execution (WfCommons): {} tasks, {edges} needs.", tasks.len()),
         format!("# Each task sleeps as long as the recorded one ran, times {time_scale}."),
         format!("name: {}", scalar(&workflow_name(title))),
-        format!("title: {}", scalar(&title.chars().filter(|c| !c.is_control()).take(256).collect::<String>())),
+        format!(
+            "title: {}",
+            scalar(&title.chars().filter(|c| !c.is_control()).take(256).collect::<String>())
+        ),
         "tasks:".to_owned(),
     ];
     for line in lines {
@@ -251,6 +256,9 @@ fn workflow_name(title: &str) -> String {
 fn scalar(text: &str) -> String {
     let starts = text.starts_with(|c: char| c.is_ascii_alphabetic());
     let simple = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
-    let word = matches!(text.to_ascii_lowercase().as_str(), "true" | "false" | "null" | "yes" | "no" | "on" | "off" | "y" | "n");
+    let word = matches!(
+        text.to_ascii_lowercase().as_str(),
+        "true" | "false" | "null" | "yes" | "no" | "on" | "off" | "y" | "n"
+    );
     if starts && simple && !word { text.to_owned() } else { Value::from(text).to_string() }
 }

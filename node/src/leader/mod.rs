@@ -60,9 +60,10 @@ fn over(error: ProposeError) -> Result<ProposeError, Over> {
         ProposeError::NotLeader { .. } | ProposeError::NoCluster | ProposeError::Shutdown { .. } => {
             Err(Over(error.to_string()))
         }
-        ProposeError::NoQuorum { .. } | ProposeError::Timeout { .. } | ProposeError::TooLarge { .. } => {
-            Ok(error)
-        }
+        ProposeError::NoQuorum { .. }
+        | ProposeError::Timeout { .. }
+        | ProposeError::LeaderLost
+        | ProposeError::TooLarge { .. } => Ok(error),
     }
 }
 

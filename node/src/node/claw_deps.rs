@@ -125,7 +125,7 @@ impl ClawDeps for NodeClaw {
     async fn report(&self, commands: Vec<Command>) -> Result<Vec<Outcome>, ReportError> {
         let asked = commands.len();
         let proposal = Proposal { request_id: env::request_id().to_vec(), actor: self.ctx.actor(), commands };
-        let committed = self.ctx.propose(proposal, REPORT).await;
+        let committed = self.ctx.replica.propose(proposal, REPORT).await;
         let mut outcomes = committed.map_err(|error| ReportError(error.to_string()))?.outcomes;
         // The leader may have added grants of its own behind ours.
         outcomes.truncate(asked);
@@ -138,7 +138,7 @@ impl ClawDeps for NodeClaw {
             actor: self.ctx.actor(),
             commands: vec![Command { kind: Some(Kind::RegisterClaw(registration)) }],
         };
-        let committed = self.ctx.propose(proposal, REPORT).await;
+        let committed = self.ctx.replica.propose(proposal, REPORT).await;
         let committed = committed.map_err(|error| ReportError(error.to_string()))?;
         match committed.outcomes.first().and_then(rejection) {
             Some(rejection) => Err(ReportError(rejection.message.clone())),

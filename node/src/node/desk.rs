@@ -15,7 +15,6 @@ use tonic::Status;
 use crate::api;
 use crate::context::{Context, rejection};
 use crate::env;
-use crate::leader::handover;
 use crate::peer::Desk;
 
 /// How long an admission may take, elections included.
@@ -40,7 +39,7 @@ impl Desk for NodeDesk {
         let error = |message: String, may_have_been_applied| {
             join_reply::Result::Error(PeerError { message, may_have_been_applied })
         };
-        let result = match self.ctx.propose(proposal, ADMISSION).await {
+        let result = match self.ctx.replica.propose(proposal, ADMISSION).await {
             Err(refused) => error(refused.to_string(), refused.may_have_been_applied()),
             Ok(committed) => match committed.outcomes.first() {
                 Some(outcome) => match (&outcome.kind, rejection(outcome)) {
@@ -59,10 +58,6 @@ impl Desk for NodeDesk {
 
     fn status(&self) -> PeerStatus {
         self.ctx.peer_status()
-    }
-
-    fn enrich(&self, proposal: Proposal) -> Proposal {
-        handover::enrich(&self.ctx, proposal)
     }
 
     fn attempt_log(&self, request: AttemptLogRequest) -> BoxStream<'static, Result<LogChunk, Status>> {

@@ -5,6 +5,7 @@
 
 mod builder;
 mod claw_deps;
+mod cut;
 mod desk;
 mod error;
 mod presence;
@@ -36,6 +37,8 @@ pub struct Node {
     peer_listen: SocketAddr,
     /// Told `true` when the servers are to stop.
     stop: watch::Sender<bool>,
+    /// Told `true` when every connection is to break.
+    cut: watch::Sender<bool>,
     servers: JoinSet<()>,
     tasks: JoinSet<()>,
     data: DataDir,

@@ -36,7 +36,7 @@ pub(super) async fn announce(ctx: Arc<Context>, own: AddNode) {
             actor: ctx.actor(),
             commands: vec![Command { kind: Some(Kind::AddNode(own.clone())) }],
         };
-        match ctx.propose(proposal, Duration::from_secs(5)).await {
+        match ctx.replica.propose(proposal, Duration::from_secs(5)).await {
             Ok(committed) => {
                 if let Some(rejection) = committed.outcomes.first().and_then(rejection) {
                     tracing::error!(

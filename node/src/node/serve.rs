@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
-use super::StartError;
+use super::{StartError, cut};
 use crate::api::Api;
 use crate::peer::PeerService;
 
@@ -24,23 +24,28 @@ pub(super) async fn bind(
     Ok((listener, taken))
 }
 
-async fn stopped(mut stop: watch::Receiver<bool>) {
-    // A sender that is gone means the same.
-    let _ = stop.wait_for(|stop| *stop).await;
+/// When the servers of a node end. A sender that is gone means the same as `true`.
+#[derive(Clone)]
+pub(super) struct Ends {
+    /// Nothing new is taken; what is under way goes on.
+    pub(super) stop: watch::Receiver<bool>,
+    /// Every connection breaks.
+    pub(super) cut: watch::Receiver<bool>,
+}
+
+async fn told(mut end: watch::Receiver<bool>) {
+    // An error means that the sender is gone.
+    let _ = end.wait_for(|end| *end).await;
 }
 
 /// Serves peers until told to stop.
-pub(super) async fn peers(
-    listener: TcpListener,
-    service: PeerServer<PeerService>,
-    stop: watch::Receiver<bool>,
-) {
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+pub(super) async fn peers(listener: TcpListener, service: PeerServer<PeerService>, ends: Ends) {
+    let incoming = cut::connections(TcpIncoming::from(listener).with_nodelay(Some(true)), ends.cut);
     let served = Server::builder()
         .initial_stream_window_size(4 << 20)
         .initial_connection_window_size(16 << 20)
         .add_service(service)
-        .serve_with_incoming_shutdown(incoming, stopped(stop))
+        .serve_with_incoming_shutdown(incoming, told(ends.stop))
         .await;
     if let Err(error) = served {
         tracing::error!(%error, "the server for peers failed");
@@ -48,17 +53,13 @@ pub(super) async fn peers(
 }
 
 /// Serves clients until told to stop.
-pub(super) async fn clients(
-    listener: TcpListener,
-    service: ClawhiveServer<Api>,
-    stop: watch::Receiver<bool>,
-) {
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+pub(super) async fn clients(listener: TcpListener, service: ClawhiveServer<Api>, ends: Ends) {
+    let incoming = cut::connections(TcpIncoming::from(listener).with_nodelay(Some(true)), ends.cut);
     let served = Server::builder()
         .initial_stream_window_size(1 << 20)
         .initial_connection_window_size(8 << 20)
         .add_service(service)
-        .serve_with_incoming_shutdown(incoming, stopped(stop))
+        .serve_with_incoming_shutdown(incoming, told(ends.stop))
         .await;
     if let Err(error) = served {
         tracing::error!(%error, "the server for clients failed");

@@ -1,6 +1,6 @@
 //! Starting a node: data directory, identity, replica, servers, loops, claw, in this order.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use clawhive_proto::{AddNode, NodeRole};
@@ -61,7 +61,9 @@ impl Node {
         let me = peer::Identity { cluster_id: identity.cluster().unwrap_or_default(), node: identity.node };
         let clock = Arc::new(Clock::new());
         let links = Links::new(me);
-        let replica = open_replica(&settings, &mut data, me, &links, &clock, &own.peer_listen).await?;
+        let whole: Whole = Arc::default();
+        let seams = seams(&links, &clock, &whole);
+        let replica = open_replica(&settings, &mut data, me, seams, &own.peer_listen).await?;
 
         let ctx = Arc::new(Context {
             me,
@@ -72,11 +74,15 @@ impl Node {
             health: Health::default(),
             logs: OnceLock::new(),
         });
-        let (stop, stopped) = watch::channel(false);
+        // Set once, here.
+        let _ = whole.set(Arc::downgrade(&ctx));
+        let (stop, stop_seen) = watch::channel(false);
+        let (cut, cut_seen) = watch::channel(false);
+        let ends = serve::Ends { stop: stop_seen, cut: cut_seen };
         let mut servers = JoinSet::new();
         let desk = Arc::new(NodeDesk { ctx: ctx.clone() });
         let service = PeerService::server(me, ctx.replica.clone(), desk);
-        servers.spawn(serve::peers(peer_listener, service, stopped.clone()));
+        servers.spawn(serve::peers(peer_listener, service, ends.clone()));
 
         let claw_deps = Arc::new(NodeClaw::new(ctx.clone()));
         let claw = Claw::start(claw_config(&settings, &ctx, &own), claw_deps.clone())?;
@@ -86,9 +92,9 @@ impl Node {
         tasks.spawn(leader::run(ctx.clone()));
         tasks.spawn(presence::announce(ctx.clone(), own));
         tasks.spawn(presence::greet_leaders(ctx.clone(), claw_deps.clone()));
-        servers.spawn(serve::clients(client_listener, Api::server(ctx.clone()), stopped));
+        servers.spawn(serve::clients(client_listener, Api::server(ctx.clone()), ends));
         tracing::info!(node = me.node, %listen, %peer_listen, cluster = format_id(&me.cluster_id), "started");
-        Ok(Node { ctx, claw, claw_deps, listen, peer_listen, stop, servers, tasks, data })
+        Ok(Node { ctx, claw, claw_deps, listen, peer_listen, stop, cut, servers, tasks, data })
     }
 }
 
@@ -178,12 +184,23 @@ async fn join(peers: &[String], data: &mut DataDir, own: &AddNode) -> Result<Ide
     Ok(identity)
 }
 
+/// The node around the replica, once there is one.
+type Whole = Arc<OnceLock<Weak<Context>>>;
+
+fn seams(links: &Links, clock: &Arc<Clock>, whole: &Whole) -> Seams {
+    let whole = whole.clone();
+    let prepare = move |proposal| match whole.get().and_then(Weak::upgrade) {
+        Some(ctx) => leader::handover::enrich(&ctx, proposal),
+        None => proposal,
+    };
+    Seams::new(Arc::new(links.clone()), Arc::new(WallClock(clock.clone()))).with_prepare(Arc::new(prepare))
+}
+
 async fn open_replica(
     settings: &Settings,
     data: &mut DataDir,
     me: peer::Identity,
-    links: &Links,
-    clock: &Arc<Clock>,
+    seams: Seams,
     peer_listen: &str,
 ) -> Result<Replica, StartError> {
     let dir = data.path().join(RAFT_DIR);
@@ -203,7 +220,6 @@ async fn open_replica(
         cache_bytes: usize::try_from(settings.cache).unwrap_or(usize::MAX),
         ..Options::default()
     };
-    let seams = Seams::new(Arc::new(links.clone()), Arc::new(WallClock(clock.clone())));
     let fault = |error: String| StartError::Replica(error);
     let replica = Replica::open(options, seams).await.map_err(|error| fault(error.to_string()))?;
     if fresh {

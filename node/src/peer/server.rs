@@ -10,7 +10,6 @@ use clawhive_proto::peer_server::{Peer, PeerServer};
 use clawhive_proto::prost::Message;
 use clawhive_proto::{
     AddNode, AttemptLogRequest, ClawBeat, ClawBeatReply, Frame, FrameKind, JoinReply, LogChunk, PeerStatus,
-    Proposal,
 };
 use clawhive_raft::{HandleError, Replica};
 use futures::Stream;
@@ -28,8 +27,6 @@ pub trait Desk: Send + Sync + 'static {
     async fn admit(&self, request: AddNode) -> JoinReply;
     /// This node, as it is now.
     fn status(&self) -> PeerStatus;
-    /// A proposal that another peer forwards: the leader may add to it what it would propose next anyway.
-    fn enrich(&self, proposal: Proposal) -> Proposal;
     /// The log of an attempt that ran here.
     fn attempt_log(&self, request: AttemptLogRequest) -> BoxStream<'static, Result<LogChunk, Status>>;
 }
@@ -54,10 +51,6 @@ impl PeerService {
             FrameKind::ClawBeat => Ok(encode(&self.desk.beat(decode::<ClawBeat>(payload)?).await)),
             FrameKind::Join => Ok(encode(&self.desk.admit(decode::<AddNode>(payload)?).await)),
             FrameKind::Status => Ok(encode(&self.desk.status())),
-            FrameKind::Propose => {
-                let proposal = self.desk.enrich(decode::<Proposal>(payload)?);
-                self.replica.handle_call(kind, encode(&proposal)).await.map_err(|error| refusal(&error))
-            }
             _ => self.replica.handle_call(kind, payload).await.map_err(|error| refusal(&error)),
         }
     }

@@ -90,10 +90,12 @@ pub fn resolve_params(
 }
 
 fn read(param: &Param, text: &str) -> Result<String, ParamError> {
-    typed::read(param.r#type(), text).map(|value| value.to_string()).map_err(|expected| ParamError::WrongType {
-        name: param.name.clone(),
-        expected,
-        given: crate::definition::shortened(text),
+    typed::read(param.r#type(), text).map(|value| value.to_string()).map_err(|expected| {
+        ParamError::WrongType {
+            name: param.name.clone(),
+            expected,
+            given: crate::definition::shortened(text),
+        }
     })
 }
 
@@ -109,10 +111,13 @@ fn default(workflow: &Workflow, param: &Param, moment: Moment) -> Result<String,
             let value = render(&text, &names)
                 .map_err(|message| ParamError::Default { name: param.name.clone(), message })?;
             // A default of any type that is a template stays text.
-            let value_type = if param.r#type() == ValueType::Any { ValueType::String } else { param.r#type() };
-            typed::read(value_type, &value).map(|value| value.to_string()).map_err(|expected| ParamError::Default {
-                name: param.name.clone(),
-                message: format!("it is {expected}, not {:?}", crate::definition::shortened(&value)),
+            let value_type =
+                if param.r#type() == ValueType::Any { ValueType::String } else { param.r#type() };
+            typed::read(value_type, &value).map(|value| value.to_string()).map_err(|expected| {
+                ParamError::Default {
+                    name: param.name.clone(),
+                    message: format!("it is {expected}, not {:?}", crate::definition::shortened(&value)),
+                }
             })
         }
         _ => Ok(json.clone()),

@@ -149,12 +149,14 @@ fn tokens(block: &str, close: char) -> (Vec<Token<'_>>, usize) {
                     }
                 }
                 let inner = block.get(start + 1..end).unwrap_or("");
-                let text = if inner.contains('\\') { Cow::Owned(inner.replace('\\', "")) } else { inner.into() };
+                let text =
+                    if inner.contains('\\') { Cow::Owned(inner.replace('\\', "")) } else { inner.into() };
                 tokens.push(Token { kind: Kind::Text(text), start, end: (end + 1).min(block.len()) });
             }
             c if c.is_alphanumeric() || c == '_' => {
                 let mut end = start + c.len_utf8();
-                while let Some((at, next)) = chars.next_if(|(_, next)| next.is_alphanumeric() || *next == '_') {
+                while let Some((at, next)) = chars.next_if(|(_, next)| next.is_alphanumeric() || *next == '_')
+                {
                     end = at + next.len_utf8();
                 }
                 tokens.push(Token { kind: Kind::Name(&block[start..end]), start, end });

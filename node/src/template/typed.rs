@@ -39,9 +39,15 @@ pub(crate) fn read(value_type: ValueType, text: &str) -> Result<Json, &'static s
             "false" => Ok(Json::Bool(false)),
             _ => Err("`true` or `false`"),
         },
-        ValueType::List => parse_json(trimmed).ok().filter(Json::is_array).ok_or("a JSON list such as [1, 2]"),
-        ValueType::Object => parse_json(trimmed).ok().filter(Json::is_object).ok_or("a JSON object such as {\"a\": 1}"),
-        ValueType::Any => Ok(parse_json(trimmed).ok().filter(|value| !value.is_null()).unwrap_or_else(|| text.into())),
+        ValueType::List => {
+            parse_json(trimmed).ok().filter(Json::is_array).ok_or("a JSON list such as [1, 2]")
+        }
+        ValueType::Object => {
+            parse_json(trimmed).ok().filter(Json::is_object).ok_or("a JSON object such as {\"a\": 1}")
+        }
+        ValueType::Any => {
+            Ok(parse_json(trimmed).ok().filter(|value| !value.is_null()).unwrap_or_else(|| text.into()))
+        }
     }
 }
 

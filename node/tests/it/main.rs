@@ -1,3 +1,20 @@
-//! The integration tests of the node.
+//! Integration tests of the node: definitions, the claw against a cluster in memory, and whole nodes in this process.
 
+mod claw_cases;
+mod claw_output;
+mod claw_runtime;
+mod claw_support;
+mod cluster;
 mod definition;
+mod definition_examples;
+mod definition_hostile;
+mod definition_import;
+mod definition_meaning;
+mod definition_template;
+mod faults;
+mod idempotency;
+mod logs;
+mod one_node;
+mod starting;
+mod submits;
+mod support;

@@ -3,6 +3,7 @@
 mod cluster;
 mod determinism;
 mod golden;
+mod laws;
 mod model;
 mod reading;
 mod script;

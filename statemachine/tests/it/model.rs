@@ -72,7 +72,7 @@ fn cases(default: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(cases(192))]
+    #![proptest_config(cases(96))]
 
     /// The state machine and the model agree on every answer and on the state after every entry.
     #[test]

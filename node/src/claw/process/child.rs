@@ -54,10 +54,9 @@ impl Child {
             return Ok(exit);
         }
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-        match self.waitid(look | WaitIdOptions::NOWAIT) {
-            Ok(None) => return Err(io::ErrorKind::WouldBlock.into()),
-            // Any other error comes from an embedding process that reaps our children; the second call says so.
-            Ok(Some(_)) | Err(_) => {}
+        // An error comes from an embedding process that reaps our children; the second call says so.
+        if let Ok(None) = self.waitid(look | WaitIdOptions::NOWAIT) {
+            return Err(io::ErrorKind::WouldBlock.into());
         }
         self.signal_group(Signal::KILL);
         let exit = match self.waitid(look) {

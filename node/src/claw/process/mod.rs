@@ -20,11 +20,10 @@ use program::{Command, c_path};
 use running::ProcessRunning;
 use rustix::fd::OwnedFd;
 use spawn::Program;
-use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
-use workdir::WorkDir;
+use workdir::{WorkDir, WorkDirs};
 
 /// Starts processes.
 pub(crate) struct ProcessExecutor {
@@ -34,8 +33,8 @@ pub(crate) struct ProcessExecutor {
 }
 
 struct Shared {
-    /// Absolute and without links, so that it is found again in the environment of processes.
-    work: PathBuf,
+    /// Their path is found again in the environment of processes.
+    dirs: Arc<WorkDirs>,
     base: BaseEnv,
     server: String,
     host: String,
@@ -46,7 +45,7 @@ impl ProcessExecutor {
         let work = config.data_dir.join("work");
         std::fs::create_dir_all(&work)?;
         let shared = Shared {
-            work: work.canonicalize()?,
+            dirs: WorkDirs::new(work.canonicalize()?),
             base: config.base_env.clone(),
             server: config.server_addr.clone(),
             host: config.host.clone(),
@@ -72,7 +71,7 @@ impl Shared {
         let io = |error: std::io::Error| {
             StartError(format!("cannot make the working directory on {}: {error}", self.host))
         };
-        let dir = WorkDir::create(&self.work, start.id).map_err(io)?;
+        let dir = self.dirs.create(start.id).map_err(io)?;
         match self.spawn_in(start, &command, &dir) {
             Ok((child, stdout, stderr)) => Ok(Started { child, stdout, stderr, dir }),
             Err(error) => {
@@ -111,20 +110,14 @@ impl Executor for ProcessExecutor {
     }
 
     fn clean_up(&self) -> std::io::Result<()> {
-        for stray in strays::kill_all(&self.shared.work) {
+        for stray in strays::kill_all(self.shared.dirs.parent()) {
             tracing::warn!(
                 pid = stray.pid(),
                 command = stray.command,
                 "killed a process of an earlier life of this node"
             );
         }
-        for entry in std::fs::read_dir(&self.shared.work)? {
-            let path = entry?.path();
-            if let Err(error) = std::fs::remove_dir_all(&path) {
-                tracing::warn!(path = %path.display(), %error, "cannot remove an old working directory");
-            }
-        }
-        Ok(())
+        self.shared.dirs.clean_up()
     }
 
     async fn start(&self, start: Start) -> Result<Box<dyn Running>, StartError> {

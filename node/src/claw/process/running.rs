@@ -24,6 +24,10 @@ thread_local! {
 /// What a pipe holds at most (unless root raised it): so much is taken after the end without waiting for the end of file.
 const PIPE_MAX: usize = 1024 * 1024;
 
+/// How long a pipe may stay open without being suspicious: a child that is being spawned at the same time holds a copy of
+/// every descriptor until it runs its program.
+const SPAWN_WAIT: Duration = Duration::from_millis(100);
+
 /// How long a pipe may stay open after everything that could be found was killed.
 const LAST_WAIT: Duration = Duration::from_millis(300);
 
@@ -106,20 +110,32 @@ impl ProcessRunning {
         while self.child.get_ref().group_remains() && Instant::now() < pid_gone {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        let held = !(self.stdout.drain(&mut self.log) & self.stderr.drain(&mut self.log));
-        if !held && !self.stopping {
+        let at_end = self.drained(SPAWN_WAIT).await;
+        if at_end && !self.stopping {
             return;
         }
         self.end_strays().await;
-        let limit = Instant::now() + LAST_WAIT;
-        while !(self.stdout.drain(&mut self.log) & self.stderr.drain(&mut self.log)) {
-            if Instant::now() >= limit {
-                self.log
-                    .note("a process that left its session still holds the output open; it was not found");
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
+        if !self.drained(LAST_WAIT).await {
+            self.log.note("a process that left its session still holds the output open; it was not found");
         }
+    }
+
+    /// Takes what is in the pipes until both are at their end, or for so long.
+    async fn drained(&mut self, wait: Duration) -> bool {
+        // Not waiting is the usual case: no timer is made for it.
+        if self.stdout.drain(&mut self.log) & self.stderr.drain(&mut self.log) {
+            return true;
+        }
+        let limit = Instant::now() + wait;
+        while self.stdout.fd.is_some() || self.stderr.fd.is_some() {
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep_until(limit) => return false,
+                () = self.stdout.ready() => self.pump(),
+                () = self.stderr.ready() => self.pump(),
+            }
+        }
+        true
     }
 
     async fn end_strays(&mut self) {

@@ -51,8 +51,8 @@ pub(crate) fn spawn(program: &Program<'_>) -> Result<Spawned, Errno> {
     }
     let attributes = Attributes::new()?;
     let pid = posix_spawn(program, &actions, &attributes)?;
-    // The child is not reaped yet, so its pid cannot belong to another process.
-    match rustix::process::pidfd_open(pid, PidfdFlags::NONBLOCK) {
+    // The child is not reaped yet, so its pid cannot belong to another process. Not NONBLOCK: waitid would not wait.
+    match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
         Ok(pidfd) => Ok(Spawned { pid, pidfd, stdout, stderr }),
         Err(errno) => {
             let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);

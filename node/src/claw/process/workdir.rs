@@ -1,29 +1,57 @@
-//! The working directory of one attempt: `work/<run>-<task>-<attempt>`, made for it and removed after it.
+//! The working directory of one attempt: `work/<run>-<task>-<attempt>`, empty when it starts and gone after it. A
+//! directory that an attempt leaves as it found it is kept under another name and renamed for a later attempt: making and
+//! removing one costs ten times the CPU, and waits for the disk while others fsync.
 
 use super::super::logs::AttemptId;
 use rustix::fs::OFlags;
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Largest content of CLAWHIVE_OUTPUT.
 pub(crate) const MAX_OUTPUT: usize = 64 * 1024;
 
 const OUTPUT: &str = ".clawhive-output";
 
-pub(super) struct WorkDir {
-    path: PathBuf,
-    output: PathBuf,
+/// Empty directories that are kept.
+const MAX_SPARE: usize = 64;
+
+/// All working directories of this node.
+pub(super) struct WorkDirs {
+    parent: PathBuf,
+    spare: Mutex<Vec<Spare>>,
+    next: AtomicU64,
 }
 
-impl WorkDir {
-    pub(super) fn path_in(parent: &Path, id: AttemptId) -> PathBuf {
-        parent.join(id.to_string())
+struct Spare {
+    path: PathBuf,
+    /// Mode and owner when it was made.
+    made: (u32, u32, u32),
+}
+
+impl WorkDirs {
+    /// Below this directory, which must be absolute and without links.
+    pub(super) fn new(parent: PathBuf) -> Arc<Self> {
+        Arc::new(Self { parent, spare: Mutex::default(), next: AtomicU64::new(0) })
     }
 
-    pub(super) fn create(parent: &Path, id: AttemptId) -> io::Result<Self> {
-        let path = Self::path_in(parent, id);
+    pub(super) fn parent(&self) -> &Path {
+        &self.parent
+    }
+
+    pub(super) fn create(self: &Arc<Self>, id: AttemptId) -> io::Result<WorkDir> {
+        let path = self.parent.join(id.to_string());
+        let output = path.join(OUTPUT);
+        let spare = self.spare().pop();
+        // A rename onto something that is not an empty directory fails; then all is made anew.
+        if let Some(Spare { path: old, made }) = spare
+            && std::fs::rename(&old, &path).is_ok()
+        {
+            return Ok(WorkDir { dirs: self.clone(), path, output, made });
+        }
         let mut builder = DirBuilder::new();
         builder.mode(0o750);
         match builder.create(&path) {
@@ -34,10 +62,48 @@ impl WorkDir {
             }
             other => other?,
         }
-        let output = path.join(OUTPUT);
-        Ok(Self { path, output })
+        let made = mode_and_owner(&path)?;
+        Ok(WorkDir { dirs: self.clone(), path, output, made })
     }
 
+    /// Removes everything that an earlier process left. Before anything is created.
+    pub(super) fn clean_up(&self) -> io::Result<()> {
+        for entry in std::fs::read_dir(&self.parent)? {
+            let path = entry?.path();
+            if let Err(error) = std::fs::remove_dir_all(&path) {
+                tracing::warn!(path = %path.display(), %error, "cannot remove an old working directory");
+            }
+        }
+        Ok(())
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Vec<Spare>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for WorkDirs {
+    fn drop(&mut self) {
+        for spare in self.spare().drain(..) {
+            // What stays is removed at the next start.
+            drop(std::fs::remove_dir(&spare.path));
+        }
+    }
+}
+
+fn mode_and_owner(path: &Path) -> io::Result<(u32, u32, u32)> {
+    let data = std::fs::metadata(path)?;
+    Ok((data.mode(), data.uid(), data.gid()))
+}
+
+pub(super) struct WorkDir {
+    dirs: Arc<WorkDirs>,
+    path: PathBuf,
+    output: PathBuf,
+    made: (u32, u32, u32),
+}
+
+impl WorkDir {
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -72,8 +138,7 @@ impl WorkDir {
 
     /// Removes the directory with all that is in it.
     pub(super) fn remove(self) {
-        // Nearly always it is empty: one call.
-        if std::fs::remove_dir(&self.path).is_ok() {
+        if self.keep() {
             return;
         }
         if let Err(error) = std::fs::remove_dir_all(&self.path)
@@ -81,5 +146,23 @@ impl WorkDir {
         {
             tracing::warn!(path = %self.path.display(), %error, "cannot remove the working directory of an attempt");
         }
+    }
+
+    /// Keeps it for a later attempt when it is as it was made.
+    fn keep(&self) -> bool {
+        // Nearly all that write anything write only this.
+        drop(std::fs::remove_file(&self.output));
+        let empty = std::fs::read_dir(&self.path).is_ok_and(|mut entries| entries.next().is_none());
+        let same = mode_and_owner(&self.path).is_ok_and(|now| now == self.made);
+        if !empty || !same || self.dirs.spare().len() >= MAX_SPARE {
+            return false;
+        }
+        let number = self.dirs.next.fetch_add(1, Ordering::Relaxed);
+        let path = self.dirs.parent.join(format!("spare-{number}"));
+        if std::fs::rename(&self.path, &path).is_err() {
+            return false;
+        }
+        self.dirs.spare().push(Spare { path, made: self.made });
+        true
     }
 }

@@ -25,7 +25,9 @@ impl Decimal {
     /// Reads `12`, `0.001` or `1.5e-05`.
     pub fn parse(text: &str) -> Result<Decimal, &'static str> {
         let (mantissa, exponent) = match text.find(['e', 'E']) {
-            Some(at) => (&text[..at], text[at + 1..].parse::<i32>().map_err(|_| "the exponent is not a number")?),
+            Some(at) => {
+                (&text[..at], text[at + 1..].parse::<i32>().map_err(|_| "the exponent is not a number")?)
+            }
             None => (text, 0),
         };
         if mantissa.starts_with('-') {
@@ -39,7 +41,7 @@ impl Decimal {
         let mut digits: u128 = joined.parse().map_err(|_| "it has too many digits")?;
         let fraction_places = i32::try_from(fraction.len()).map_err(|_| "it has too many digits")?;
         let mut places = fraction_places.checked_sub(exponent).ok_or("the exponent is too large")?;
-        while places > 0 && digits % 10 == 0 {
+        while places > 0 && digits.is_multiple_of(10) {
             digits /= 10;
             places -= 1;
             if digits == 0 {
@@ -125,7 +127,9 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_time() {
-        for text in ["", "-1", "x", "1e99", "1e999999999999", ".5", "1.5.5", "1e", "+1", "99999999999999999999"] {
+        for text in
+            ["", "-1", "x", "1e99", "1e999999999999", ".5", "1.5.5", "1e", "+1", "99999999999999999999"]
+        {
             assert!(Decimal::parse(text).is_err(), "{text}");
         }
         assert!(Decimal::parse("1e-400").is_ok());

@@ -134,7 +134,9 @@ impl Driver {
                 }
                 vec![kind]
             }
-            Op::Assign { limit, lie } => vec![Kind::AssignTasks(AssignTasks { grants: self.grants(limit, lie) })],
+            Op::Assign { limit, lie } => {
+                vec![Kind::AssignTasks(AssignTasks { grants: self.grants(limit, lie) })]
+            }
             Op::Start(pick) => self
                 .pick_live(pick)
                 .map(|(run, task, attempt, fence)| Kind::StartTask(StartTask { run, task, attempt, fence }))
@@ -168,7 +170,11 @@ impl Driver {
                 self.flush();
                 // A lie fires what is not due.
                 let now = self.model.now + if lie { 4_000 } else { 0 };
-                plan::fire::plan(&self.cluster.store, now, 8).command.map(Kind::FireTimers).into_iter().collect()
+                plan::fire::plan(&self.cluster.store, now, 8)
+                    .command
+                    .map(Kind::FireTimers)
+                    .into_iter()
+                    .collect()
             }
             Op::Register { claw, new, slots } => {
                 self.incarnations = self.incarnations.wrapping_add(u8::from(new)).max(1);
@@ -178,7 +184,11 @@ impl Driver {
             Op::Expire { claw, lie } => {
                 let known = self.model.claws.get(&claw).cloned().unwrap_or_default();
                 let renew_seq = known.renew_seq.wrapping_sub(u64::from(lie));
-                vec![Kind::ExpireClaw(ExpireClaw { claw, incarnation: vec![known.incarnation; 16], renew_seq })]
+                vec![Kind::ExpireClaw(ExpireClaw {
+                    claw,
+                    incarnation: vec![known.incarnation; 16],
+                    renew_seq,
+                })]
             }
             Op::Renew { claw, lie } => {
                 let known = self.model.claws.get(&claw).map_or(0, |claw| claw.incarnation);
@@ -197,7 +207,8 @@ impl Driver {
                     let index = self.cluster.log.len() as u64 + 1;
                     let mut trial = self.model.clone();
                     trial.apply(&report, index);
-                    let taken = trial.apply(&Kind::AssignTasks(AssignTasks { grants: grants.clone() }), index);
+                    let taken =
+                        trial.apply(&Kind::AssignTasks(AssignTasks { grants: grants.clone() }), index);
                     assert_eq!(taken, format!("{0} of {0}", grants.len()), "{grants:?} after {report:?}");
                 }
                 vec![report, Kind::AssignTasks(AssignTasks { grants })]
@@ -207,7 +218,7 @@ impl Driver {
 
     fn complete(&self, pick: u8) -> Option<Kind> {
         let (run, task, attempt, fence) = self.pick_live(pick)?;
-        let outputs_json = if pick % 3 == 0 { "{\"x\":1}".into() } else { String::new() };
+        let outputs_json = if pick.is_multiple_of(3) { "{\"x\":1}".into() } else { String::new() };
         Some(Kind::CompleteTask(CompleteTask { run, task, attempt, fence, outputs_json }))
     }
 
@@ -227,9 +238,15 @@ impl Driver {
                 resolved: None,
             })
             .collect();
-        if lie % 4 == 0 {
+        if lie.is_multiple_of(4) {
             let (run, task) = self.pick_any(lie);
-            grants.push(Grant { run, task, attempt: u32::from(lie % 3), claw: u64::from(lie % 5), resolved: None });
+            grants.push(Grant {
+                run,
+                task,
+                attempt: u32::from(lie % 3),
+                claw: u64::from(lie % 5),
+                resolved: None,
+            });
         }
         grants
     }
@@ -251,7 +268,9 @@ impl Driver {
 
     /// Compares every run, task, claw and the order of the ready index.
     pub fn compare(&self) {
-        assert_eq!(self.model.print(), self.print_rows());
+        let (model, rows) = (self.model.print(), self.print_rows());
+        let differ = model.iter().zip(&rows).find(|(model, row)| model != row);
+        assert!(differ.is_none() && model.len() == rows.len(), "model and rows: {differ:#?}");
     }
 
     fn print_rows(&self) -> Vec<String> {
@@ -277,7 +296,10 @@ impl Driver {
         }
         for (id, claw) in read::claws(store) {
             let down = claw.state() == ClawState::Down;
-            lines.push(format!("claw {id} {}/{} renewed {} down {down}", claw.used, claw.slots, claw.renew_seq));
+            lines.push(format!(
+                "claw {id} {}/{} renewed {} down {down}",
+                claw.used, claw.slots, claw.renew_seq
+            ));
         }
         let mut ready = Vec::new();
         store.scan(Table::Ready, &[], None, &mut |_, value| {
@@ -292,7 +314,8 @@ impl Driver {
     /// Fills the model with what the operations look at.
     fn model_from_rows(&mut self) {
         let store = &self.cluster.store;
-        let mut trial = Model { workflows: self.model.workflows.clone(), now: self.model.now, ..Model::default() };
+        let mut trial =
+            Model { workflows: self.model.workflows.clone(), now: self.model.now, ..Model::default() };
         for run in 1..read::meta(store).next_run {
             let row = read::run(store, RunId(run)).unwrap();
             let mut kind = submit("random");
@@ -329,7 +352,9 @@ impl Driver {
             let now = self.cluster.now;
             let input = AssignInput { live: &live, leader: 0, limit: 100 };
             let grants = plan::assign::plan(store, &input);
-            let mut kinds: Vec<Kind> = plan::advance::plan(store).map(Kind::Advance).into_iter().collect();
+            let renewals = vec![Renewal { claw: 9, incarnation: vec![99; 16] }];
+            let mut kinds = vec![Kind::RenewLeases(RenewLeases { renewals })];
+            kinds.extend(plan::advance::plan(store).map(Kind::Advance));
             kinds.extend(plan::expire::plan(store, now, 0).into_iter().map(Kind::ExpireClaw));
             kinds.extend(plan::fire::plan(store, now, 100).command.map(Kind::FireTimers));
             kinds.push(Kind::AssignTasks(AssignTasks { grants }));
@@ -343,7 +368,8 @@ impl Driver {
             }
             self.cluster.now += 1_000;
         }
-        let page = read::list_runs(&self.cluster.store, &read::RunFilter { limit: 1_000, ..Default::default() });
+        let page =
+            read::list_runs(&self.cluster.store, &read::RunFilter { limit: 1_000, ..Default::default() });
         assert!(page.runs.iter().all(|(_, row)| state::run_ended(row.state())));
         assert!(self.cluster.store.len(Table::Timers) == 0);
     }

@@ -206,16 +206,16 @@ impl Model {
             self.lose(it.run, it.task as usize);
             return "done".into();
         }
-        task.tries += 1;
-        task.losses = 0;
-        let again = task.tries < task.max_attempts && it.reason() != Reason::TemplateError;
-        if self.runs[it.run as usize - 1].stop.is_some() {
+        let failed = task.tries + 1;
+        let again = failed < task.max_attempts && it.reason() != Reason::TemplateError;
+        let run = &mut self.runs[it.run as usize - 1];
+        let task = &mut run.tasks[it.task as usize];
+        if run.stop.is_some() {
             // The counters of a task that ends cancelled are not touched.
-            let task = &mut self.runs[it.run as usize - 1].tasks[it.task as usize];
-            task.tries -= 1;
             task.release(T::Cancelled);
         } else {
-            let task = &mut self.runs[it.run as usize - 1].tasks[it.task as usize];
+            task.tries = failed;
+            task.losses = 0;
             task.release(if again { T::Retrying } else { T::Failed });
             if again {
                 task.due = now + 3_000;
@@ -226,7 +226,9 @@ impl Model {
     }
 
     fn template_error(&mut self, it: &FailTask) -> String {
-        let Some(run) = self.runs.get_mut((it.run as usize).wrapping_sub(1)) else { return "NOT_FOUND".into() };
+        let Some(run) = self.runs.get_mut((it.run as usize).wrapping_sub(1)) else {
+            return "NOT_FOUND".into();
+        };
         let Some(task) = run.tasks.get_mut(it.task as usize) else { return "NOT_FOUND".into() };
         if task.state != T::Ready || run.stop.is_some() {
             return "WRONG_STATE".into();
@@ -335,14 +337,16 @@ impl Model {
     fn settle(&mut self, run: u64) {
         let now = self.now;
         let run = &mut self.runs[run as usize - 1];
-        if run.stop_on_failure && run.tasks.iter().any(|task| task.state == T::Failed) && run.unfinished() > 0 {
+        if run.stop_on_failure && run.tasks.iter().any(|task| task.state == T::Failed) && run.unfinished() > 0
+        {
             run.stop_as(R::Failed);
         }
         run.admit();
         loop {
             let mut changed = false;
             for index in 0..run.tasks.len() {
-                let needs: Vec<T> = run.tasks[index].needs.iter().map(|need| run.tasks[*need].state).collect();
+                let needs: Vec<T> =
+                    run.tasks[index].needs.iter().map(|need| run.tasks[*need].state).collect();
                 let stop = run.stop.is_some();
                 let task = &mut run.tasks[index];
                 if stop && !ended(task.state) && !live(task.state) {
@@ -381,7 +385,14 @@ impl Model {
             for (index, task) in run.tasks.iter().enumerate() {
                 lines.push(format!(
                     "  {index} {:?} attempt {} tries {} losses {} fence {} claw {} held {} due {}",
-                    task.state, task.attempt, task.tries, task.losses, task.fence, task.claw, task.held, task.due
+                    task.state,
+                    task.attempt,
+                    task.tries,
+                    task.losses,
+                    task.fence,
+                    task.claw,
+                    task.held,
+                    task.due
                 ));
             }
         }
@@ -425,8 +436,11 @@ impl ModelRun {
             return;
         }
         loop {
-            let inside =
-                self.tasks.iter().filter(|task| live(task.state) || task.state == T::Ready && !task.held).count();
+            let inside = self
+                .tasks
+                .iter()
+                .filter(|task| live(task.state) || task.state == T::Ready && !task.held)
+                .count();
             let room = self.max_parallel == 0 || inside < self.max_parallel;
             let waiting = self.tasks.iter_mut().filter(|task| task.state == T::Ready && task.held);
             match waiting.min_by_key(|task| task.seq) {

@@ -167,16 +167,12 @@ impl Play {
                 kinds.push(Kind::AssignTasks(AssignTasks { grants }));
                 kinds
             }
-            "fire" => {
-                plan::fire::plan(store, now, 256).command.map(Kind::FireTimers).into_iter().collect()
-            }
+            "fire" => plan::fire::plan(store, now, 256).command.map(Kind::FireTimers).into_iter().collect(),
             "reap" => {
                 let since = words.get("since").map_or(0, time_of_day);
                 plan::expire::plan(store, now, since).into_iter().map(Kind::ExpireClaw).collect()
             }
-            "collect" => {
-                plan::collect::plan(store, now).command.map(Kind::Collect).into_iter().collect()
-            }
+            "collect" => plan::collect::plan(store, now).command.map(Kind::Collect).into_iter().collect(),
             "advance" => plan::advance::plan(store).map(Kind::Advance).into_iter().collect(),
             "renew" | "expire" => {
                 let claw: u64 = second.parse().unwrap();
@@ -185,9 +181,9 @@ impl Play {
                     let renewals = vec![Renewal { claw, incarnation }];
                     return vec![Kind::RenewLeases(RenewLeases { renewals })];
                 }
-                let renew_seq = words.number("seq").unwrap_or_else(|| {
-                    read::claw(store, claw.into()).map_or(0, |row| row.renew_seq)
-                });
+                let renew_seq = words
+                    .number("seq")
+                    .unwrap_or_else(|| read::claw(store, claw.into()).map_or(0, |row| row.renew_seq));
                 vec![Kind::ExpireClaw(ExpireClaw { claw, incarnation, renew_seq })]
             }
             "cancel" => {
@@ -233,7 +229,16 @@ impl Play {
                 let exit_code = (reason == Reason::Exit).then_some(1);
                 let message = words.get("message").unwrap_or_default().into();
                 let reason = reason as i32;
-                Kind::FailTask(FailTask { run, task, attempt, fence, reason, exit_code, signal: None, message })
+                Kind::FailTask(FailTask {
+                    run,
+                    task,
+                    attempt,
+                    fence,
+                    reason,
+                    exit_code,
+                    signal: None,
+                    message,
+                })
             }
         }
     }

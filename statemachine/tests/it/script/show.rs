@@ -120,7 +120,11 @@ pub fn show(play: &Play, words: &Words<'_>) -> String {
         "backlog" => vec![format!("{} rows", store.len(Table::Backlog))],
         "requests" => {
             let rows = |table| store.len(table);
-            vec![format!("{} request ids, {} idempotency keys", rows(Table::Requests), rows(Table::Idempotency))]
+            vec![format!(
+                "{} request ids, {} idempotency keys",
+                rows(Table::Requests),
+                rows(Table::Idempotency)
+            )]
         }
         other => panic!("nothing to show as {other}"),
     };
