@@ -120,7 +120,12 @@ impl Cluster {
                 _ => command.args(["--join", &first]),
             };
         }
-        command.env_remove("CLAWHIVE_SERVER");
+        // A node refuses settings that it does not know; those of the tool's caller are none of its business.
+        for (name, _) in
+            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CLAWHIVE_"))
+        {
+            command.env_remove(name);
+        }
         if let Some(slots) = self.options.slots.get(number).or(self.options.slots.last()) {
             command.env("CLAWHIVE_SLOTS", slots.to_string());
         }

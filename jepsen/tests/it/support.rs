@@ -54,11 +54,15 @@ pub async fn cluster(nodes: usize, lease: Option<Duration>) -> Cluster {
     Cluster::start(options).await.expect("the cluster starts")
 }
 
-/// The recorded executions: a made-up one, and the public ones where they stand beside the repository.
+/// The recorded executions: a made-up one, and the public ones where they stand beside the repository, or
+/// where CLAWHIVE_CASES says.
 pub fn recordings() -> Vec<(String, String)> {
     use clawhive_jepsen::blackbox::flow::recordings;
     let mut all = recordings(None).expect("the built-in recording");
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/cases/wfcommons");
+    let beside = std::env::var_os("CLAWHIVE_CASES").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/cases/wfcommons"),
+        PathBuf::from,
+    );
     if beside.is_dir() {
         all.extend(recordings(Some(&beside)).expect("the public recordings"));
     }

@@ -34,10 +34,11 @@ impl Law for LeaseKept {
                 *lease = Lease { incarnation: incarnation.to_vec(), until_ms: *until_ms };
             }
             // Another process of the node: what the old one was told no longer counts.
-            Fact::Claw { claw, after } if after.state() == ClawState::Active => {
-                if self.leases.get(claw).is_some_and(|lease| lease.incarnation != after.incarnation) {
-                    self.leases.remove(claw);
-                }
+            Fact::Claw { claw, after }
+                if after.state() == ClawState::Active
+                    && self.leases.get(claw).is_some_and(|lease| lease.incarnation != after.incarnation) =>
+            {
+                self.leases.remove(claw);
             }
             Fact::Attempt { before: Some(before), after, .. }
                 if attempt_live(before.state()) && after.reason() == Reason::LostClaw =>
