@@ -1,10 +1,10 @@
 //! Integration tests of the node: definitions, the claw against a cluster in memory, and whole nodes in this process.
 
-mod cli;
 mod claw_cases;
 mod claw_output;
 mod claw_runtime;
 mod claw_support;
+mod cli;
 mod cluster;
 mod definition;
 mod definition_examples;
