@@ -4,5 +4,11 @@
 mod cli;
 
 fn main() -> std::process::ExitCode {
+    // Before anything else: a guard is small and reads no arguments of people.
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == clawhive_node::claw::GUARD_ARGUMENT) {
+        clawhive_node::claw::guard(std::path::Path::new(&arguments.next().unwrap_or_default()));
+        return std::process::ExitCode::SUCCESS;
+    }
     cli::main()
 }

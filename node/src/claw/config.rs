@@ -27,6 +27,10 @@ pub struct ClawConfig {
     pub base_env: BaseEnv,
     /// Longest grace that a stop of the whole claw gives to an attempt, whatever its task says.
     pub stop_grace: Duration,
+    /// A program that, started with [`GUARD_ARGUMENT`](super::GUARD_ARGUMENT) and a directory, calls
+    /// [`guard`](super::guard): it ends the processes of this node should the node die without a word. Absent: they run
+    /// on until this node starts again.
+    pub guard: Option<PathBuf>,
 }
 
 impl ClawConfig {
@@ -43,6 +47,7 @@ impl ClawConfig {
             host: host_name(),
             base_env: BaseEnv::of_process(),
             stop_grace: Duration::from_secs(5),
+            guard: None,
         }
     }
 

@@ -17,4 +17,5 @@ mod session;
 pub use config::ClawConfig;
 pub use deps::{Assignment, BeatError, BeatReply, ClawDeps, ReportError, Work};
 pub use logs::{AttemptId, LogError, LogPiece, LogQuery, LogReader, LogStore};
+pub use process::{GUARD_ARGUMENT, guard};
 pub use runtime::{Claw, ClawError, ClawHandle, ClawStatus};

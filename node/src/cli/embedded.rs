@@ -8,6 +8,7 @@ use clawhive_node::{Node, env};
 
 use super::claim::Claim;
 use super::failure::Failure;
+use crate::cli::GUARD;
 
 /// Tasks that still run when the verb is done get so much time; a run that has ended has none.
 const GRACE: Duration = Duration::from_millis(200);
@@ -43,7 +44,8 @@ impl Embedded {
             Home::Ephemeral(temp) => temp.path().join("node-1"),
         };
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let builder = Node::builder().data(data).listen(any).peer_listen(any).bootstrap_if_empty();
+        let builder =
+            Node::builder().data(data).listen(any).peer_listen(any).bootstrap_if_empty().guard(GUARD);
         let builder = if work == Work::Nothing { builder.slots(0) } else { builder };
         let node = builder.start().await?;
         if tokio::time::timeout(READY_WITHIN, node.ready()).await.is_err() {

@@ -103,6 +103,8 @@ pub struct Settings {
     pub log_level: String,
     /// How long a shutdown waits for running tasks.
     pub shutdown_grace: Duration,
+    /// The program that guards the claw's processes.
+    pub guard: Option<PathBuf>,
 }
 
 impl Settings {
@@ -138,6 +140,7 @@ impl Settings {
             log_format: partial.log_format.unwrap_or_default(),
             log_level: partial.log_level.unwrap_or_else(|| "info".to_owned()),
             shutdown_grace: partial.shutdown_grace.unwrap_or(Duration::from_secs(30)),
+            guard: partial.guard,
         };
         settings.check()?;
         Ok(settings)

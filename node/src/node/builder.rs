@@ -79,6 +79,15 @@ impl Builder {
         self
     }
 
+    /// A program that guards the claw's processes: started with
+    /// [`GUARD_ARGUMENT`](crate::claw::GUARD_ARGUMENT) and a directory, it calls [`guard`](crate::claw::guard). Without
+    /// one, tasks of a node that is killed run on until it starts again.
+    #[must_use]
+    pub fn guard(mut self, program: impl Into<PathBuf>) -> Builder {
+        self.partial.guard = Some(program.into());
+        self
+    }
+
     /// Lease of the claw.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Builder {

@@ -103,6 +103,8 @@ impl Node {
 fn claw_config(settings: &Settings, ctx: &Context, own: &AddNode) -> ClawConfig {
     let mut config = ClawConfig::new(ctx.me.node, &settings.data);
     config.slots = settings.slots;
+    // A node that runs nothing has nothing to guard.
+    config.guard = settings.guard.clone().filter(|_| settings.slots > 0);
     config.lease = settings.lease;
     config.labels = settings.labels.clone();
     config.server_addr = own.listen.clone();

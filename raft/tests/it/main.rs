@@ -10,6 +10,5 @@ mod log_property;
 mod log_refuse;
 mod log_segments;
 mod restarts;
-mod restarts;
 mod snapshots;
 mod writes;

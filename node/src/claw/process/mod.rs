@@ -4,11 +4,14 @@
 
 mod child;
 mod environment;
+mod guard;
 mod program;
 mod running;
 pub(crate) mod spawn;
 mod strays;
 mod workdir;
+
+pub use guard::{GUARD_ARGUMENT, guard};
 
 use super::config::{BaseEnv, ClawConfig, cores};
 use super::executor::{Executor, Running, Start, StartError};
@@ -16,6 +19,7 @@ use async_trait::async_trait;
 use child::Child;
 use clawhive_proto::task::Executor as Kind;
 use environment::Environment;
+use guard::Guard;
 use program::{Command, c_path};
 use running::ProcessRunning;
 use rustix::fd::OwnedFd;
@@ -30,6 +34,8 @@ pub(crate) struct ProcessExecutor {
     shared: Arc<Shared>,
     /// A spawn is CPU and blocks its thread: no more at once than there are cores.
     spawning: Semaphore,
+    /// Ends the processes of this node should it die without a word.
+    _guard: Option<Guard>,
 }
 
 struct Shared {
@@ -44,13 +50,15 @@ impl ProcessExecutor {
     pub(crate) fn new(config: &ClawConfig) -> std::io::Result<Self> {
         let work = config.data_dir.join("work");
         std::fs::create_dir_all(&work)?;
+        let work = work.canonicalize()?;
+        let guard = config.guard.as_ref().map(|program| Guard::start(program, &work)).transpose()?;
         let shared = Shared {
-            dirs: WorkDirs::new(work.canonicalize()?),
+            dirs: WorkDirs::new(work),
             base: config.base_env.clone(),
             server: config.server_addr.clone(),
             host: config.host.clone(),
         };
-        Ok(Self { shared: Arc::new(shared), spawning: Semaphore::new(cores().max(2)) })
+        Ok(Self { shared: Arc::new(shared), spawning: Semaphore::new(cores().max(2)), _guard: guard })
     }
 }
 

@@ -270,7 +270,7 @@ async fn stream_puts(
 ) -> Result<hdrhistogram::Histogram<u64>> {
     let (send, receive) = tokio::sync::mpsc::channel(window);
     let mut latencies = load::histogram();
-    let mut answers = connection.put_keys(tokio_stream::wrappers::ReceiverStream::new(receive));
+    let answers = connection.put_keys(tokio_stream::wrappers::ReceiverStream::new(receive));
     let started = Instant::now();
     let (mut sent, mut n) = (std::collections::VecDeque::new(), 0u64);
     let mut fill = |sent: &mut std::collections::VecDeque<Instant>| {
@@ -283,7 +283,7 @@ async fn stream_puts(
         }
     };
     fill(&mut sent);
-    let mut answers = (&mut answers).await?.into_inner();
+    let mut answers = answers.await?.into_inner();
     while let Some(at) = sent.pop_front() {
         answers.next().await.context("the stream ended early")??;
         latencies.saturating_record(at.elapsed().as_micros() as u64);

@@ -11,6 +11,7 @@ use clawhive_node::Node;
 use tokio::sync::mpsc;
 
 use super::server::end;
+use crate::cli::GUARD;
 use crate::cli::args::DevArgs;
 use crate::cli::claim::{Claim, Holder};
 use crate::cli::embedded::TempDir;
@@ -72,7 +73,8 @@ impl Spec {
 
 async fn one(spec: &Spec, mut claim: Claim, output: &Output) -> Result<Exit, Failure> {
     let mut interrupts = Interrupts::listen()?;
-    let builder = Node::builder().data(&spec.data).listen(spec.listen).peer_listen(spec.peer_listen);
+    let builder =
+        Node::builder().guard(GUARD).data(&spec.data).listen(spec.listen).peer_listen(spec.peer_listen);
     let node = builder.bootstrap_if_empty().start().await?;
     tokio::select! {
         () = node.ready() => {}

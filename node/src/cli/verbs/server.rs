@@ -7,6 +7,7 @@ use clawhive_node::Node;
 use clawhive_node::config::{LogFormat, Partial, Role};
 use tokio::sync::oneshot;
 
+use crate::cli::GUARD;
 use crate::cli::args::{LogFormatArg, RoleArg, ServerArgs};
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::output::{Format, Output};
@@ -14,7 +15,7 @@ use crate::cli::signals::Interrupts;
 use crate::cli::trace;
 
 pub(in crate::cli) async fn run(args: &ServerArgs) -> Result<Exit, Failure> {
-    let mut builder = Node::builder().settings(flags(args)).settings(environment()?);
+    let mut builder = Node::builder().guard(GUARD).settings(flags(args)).settings(environment()?);
     if let Some(path) = &args.config {
         builder = builder.settings(file(path)?);
     }
