@@ -23,8 +23,7 @@ impl Clock for Wall {
     }
 }
 
-async fn cluster(dir: &std::path::Path) -> Vec<Replica> {
-    let hub = Arc::new(Hub::default());
+async fn cluster(dir: &std::path::Path, hub: &Arc<Hub>) -> Vec<Replica> {
     let mut nodes = Vec::new();
     for id in 1..=3 {
         let options = Options { dir: dir.join(id.to_string()), node_id: id, ..Options::default() };
@@ -73,13 +72,44 @@ where
         futures::future::join_all(loops).await.into_iter().flat_map(|took| took.expect("it ran")).collect();
     took.sort_unstable();
     let rate = took.len() as f64 / begin.elapsed().as_secs_f64();
-    println!("{name} × {clients}: {rate:.0}/s, p50 {:?}, p99 {:?}", took[took.len() / 2], took[took.len() * 99 / 100]);
+    println!(
+        "{name} × {clients}: {rate:.0}/s, p50 {:?}, p99 {:?}",
+        took[took.len() / 2],
+        took[took.len() * 99 / 100]
+    );
+}
+
+/// Takes the leader off the network, by its links or as a whole, until another node has committed a write.
+async fn failover(hub: &Arc<Hub>, nodes: &[Replica], pulled: bool, n: u64) -> Duration {
+    let lost = loop {
+        let led = nodes.iter().position(|node| node.status().borrow().is_leader && node.status().borrow().quorum_ok);
+        match led {
+            Some(led) => break led,
+            None => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    };
+    let id = lost as u64 + 1;
+    let begin = Instant::now();
+    if pulled {
+        hub.unplug(id);
+    }
+    for other in (1..=3).filter(|other| *other != id) {
+        hub.cut(id, other);
+    }
+    let other = &nodes[(lost + 1) % nodes.len()];
+    other.propose(put(n), LONG).await.expect("the others go on");
+    let took = begin.elapsed();
+    hub.plug(id, nodes[lost].clone());
+    hub.heal();
+    nodes[lost].linearizable_view(LONG).await.expect("it comes back");
+    took
 }
 
 #[tokio::main]
 async fn main() {
     let dir = tempfile::tempdir().expect("a directory");
-    let nodes = cluster(dir.path()).await;
+    let hub = Arc::new(Hub::default());
+    let nodes = cluster(dir.path(), &hub).await;
     let leader = nodes[0].clone();
     let next = Arc::new(AtomicU64::new(1));
     for clients in [1, 64, 256, 1_024] {
@@ -100,6 +130,15 @@ async fn main() {
             .await;
         }
     }
+    let mut next = 1 << 40;
+    for (name, pulled) in [("isolated", false), ("gone", true)] {
+        for _ in 0..5 {
+            let took = failover(&hub, &nodes, pulled, next).await;
+            println!("leader {name} → first committed write elsewhere: {took:?}");
+            next += 1;
+        }
+    }
+    println!("{} snapshots were carried", hub.snapshots());
     for node in nodes {
         node.shutdown().await;
     }

@@ -27,7 +27,10 @@ fn encoded(n: u64, kind: command::Kind) -> Bytes {
 fn put(n: u64) -> Bytes {
     // Keys all over the place, values of 256 bytes: many pages for each commit.
     let key = format!("{:016x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    encoded(n, command::Kind::PutKey(PutKey { namespace: "bench".to_owned(), key, value: vec![7; 256].into() }))
+    encoded(
+        n,
+        command::Kind::PutKey(PutKey { namespace: "bench".to_owned(), key, value: vec![7; 256].into() }),
+    )
 }
 
 fn workflow() -> Bytes {
@@ -90,7 +93,9 @@ fn apply(c: &mut Criterion) {
     group.throughput(Throughput::Elements(BATCH)).sample_size(20).measurement_time(Duration::from_secs(10));
     for (name, make) in [("put 256 B", put as fn(u64) -> Bytes), ("submit of 5 tasks", submit)] {
         let mut subject = Subject::new();
-        group.bench_function(name, |b| b.iter_custom(|batches| (0..batches).map(|_| subject.batch(make)).sum()));
+        group.bench_function(name, |b| {
+            b.iter_custom(|batches| (0..batches).map(|_| subject.batch(make)).sum())
+        });
         println!(
             "{name}: {} commands, {} commits, longest pause of a batch of {BATCH}: {:?}",
             subject.next,

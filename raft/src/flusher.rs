@@ -19,11 +19,11 @@ pub(crate) struct Flusher {
 impl Flusher {
     pub(crate) fn start(state: Arc<State>, interval: Duration) -> io::Result<Flusher> {
         let shared = state.clone();
-        let thread =
-            std::thread::Builder::new().name("clawhive-flush".to_owned()).spawn(move || run(&shared, interval))?;
+        let thread = std::thread::Builder::new()
+            .name("clawhive-flush".to_owned())
+            .spawn(move || run(&shared, interval))?;
         Ok(Flusher { state, thread: Some(thread) })
     }
-
 }
 
 impl Drop for Flusher {

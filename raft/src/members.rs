@@ -34,9 +34,19 @@ impl Core {
         }
     }
 
-    pub(crate) async fn add_learner(&self, id: u64, addr: &str, timeout: Duration) -> Result<(), MemberError> {
+    pub(crate) async fn add_learner(
+        &self,
+        id: u64,
+        addr: &str,
+        timeout: Duration,
+    ) -> Result<(), MemberError> {
         let node = Node { addr: addr.to_owned() };
         self.change(timeout, self.raft.add_learner(id, node, true)).await
+    }
+
+    pub(crate) async fn set_addr(&self, id: u64, addr: &str, timeout: Duration) -> Result<(), MemberError> {
+        let change = ChangeMembers::SetNodes(BTreeMap::from([(id, Node { addr: addr.to_owned() })]));
+        self.change(timeout, self.raft.change_membership(change, true)).await
     }
 
     pub(crate) async fn promote(&self, id: u64, timeout: Duration) -> Result<(), MemberError> {
@@ -83,9 +93,9 @@ fn member_error(error: WriteError) -> MemberError {
         }
         // It may come into force with the next leader.
         RaftError::APIError(ClientWriteError::LogEntryDiscarded(_)) => MemberError::Timeout,
-        RaftError::APIError(ClientWriteError::ChangeMembershipError(ChangeMembershipError::InProgress(_))) => {
-            MemberError::InProgress
-        }
+        RaftError::APIError(ClientWriteError::ChangeMembershipError(ChangeMembershipError::InProgress(
+            _,
+        ))) => MemberError::InProgress,
         RaftError::APIError(other) => MemberError::Invalid(other.to_string()),
     }
 }

@@ -139,7 +139,8 @@ impl Link {
                     }
                 };
                 sent.answered();
-                let result = self.noted(reply).and_then(|bytes| wire::read_append_reply(bytes).map_err(undecodable));
+                let result =
+                    self.noted(reply).and_then(|bytes| wire::read_append_reply(bytes).map_err(undecodable));
                 // After anything but an acknowledgement nothing sensible follows.
                 let more = matches!(result, Ok(Ok(_))).then_some(replies);
                 Some((result, more))
@@ -260,7 +261,8 @@ impl RaftNetworkV2<TypeConfig> for Link {
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
         let bytes = snapshot.snapshot.file.metadata().map(|meta| meta.len()).unwrap_or_default();
         let timeout = SNAPSHOT_TIMEOUT * (1 + (bytes >> 30) as u32);
-        let sending = self.network.transport.send_snapshot(&self.peer, chunks(&vote, snapshot.snapshot, bytes));
+        let sending =
+            self.network.transport.send_snapshot(&self.peer, chunks(&vote, snapshot.snapshot, bytes));
         let answer = tokio::select! {
             answer = tokio::time::timeout(timeout, sending) => match answer {
                 Ok(answer) => answer,

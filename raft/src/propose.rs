@@ -5,7 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use clawhive_proto::prost::Message;
 use clawhive_proto::{
-    Applied, FrameKind, MAX_MESSAGE_BYTES, NotLeader, Outcomes, PeerError, Proposal, ProposeReply, propose_reply,
+    Applied, FrameKind, MAX_MESSAGE_BYTES, NotLeader, Outcomes, PeerError, Proposal, ProposeReply,
+    propose_reply,
 };
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
@@ -25,6 +26,11 @@ pub(crate) const LOOK: Duration = Duration::from_millis(100);
 /// Between attempts when nothing tells of a change.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
+/// When somebody who waits for `timeout` has waited enough. Longer than a day is a day: an instant has an end.
+pub(crate) fn deadline_after(start: Instant, timeout: Duration) -> Instant {
+    start + timeout.min(Duration::from_secs(86_400))
+}
+
 /// How one attempt ended without an answer.
 enum Miss {
     /// Certainly not proposed.
@@ -37,10 +43,14 @@ enum Miss {
 
 impl Core {
     /// Anywhere, to the end.
-    pub(crate) async fn propose(&self, proposal: Proposal, timeout: Duration) -> Result<Committed, ProposeError> {
+    pub(crate) async fn propose(
+        &self,
+        proposal: Proposal,
+        timeout: Duration,
+    ) -> Result<Committed, ProposeError> {
         check_size(&proposal)?;
         let start = Instant::now();
-        let deadline = start + timeout;
+        let deadline = deadline_after(start, timeout);
         let repeatable = !proposal.request_id.is_empty();
         let mut status = self.status.clone();
         let mut maybe = false;
@@ -99,7 +109,7 @@ impl Core {
                 Err(Miss::Unknown) => Err(ProposeError::LeaderLost),
                 Err(Miss::Stopped) => Err(ProposeError::Shutdown { may_have_been_applied: true }),
             },
-            error = self.hopeless(start, start + timeout) => Err(error.into_propose(true)),
+            error = self.hopeless(start, deadline_after(start, timeout)) => Err(error.into_propose(true)),
         }
     }
 
@@ -141,9 +151,9 @@ impl Core {
                         Ok(Landed { log_index, outcomes })
                     }
                     Some(propose_reply::Result::NotLeader(_)) => Err(Miss::Not),
-                    Some(propose_reply::Result::Error(PeerError { may_have_been_applied: false, .. })) => {
-                        Err(Miss::Not)
-                    }
+                    Some(propose_reply::Result::Error(PeerError {
+                        may_have_been_applied: false, ..
+                    })) => Err(Miss::Not),
                     Some(propose_reply::Result::Error(_)) | None => Err(Miss::Unknown),
                 }
             }
@@ -155,6 +165,7 @@ impl Core {
         let forward = WireForward::decode(payload)?;
         let proposal = Proposal::decode(forward.proposal)?;
         let start = Instant::now();
+        let deadline = deadline_after(start, Duration::from_millis(forward.timeout_ms));
         let not_leader = || {
             let leader = self.status.borrow().leader.unwrap_or(0);
             propose_reply::Result::NotLeader(NotLeader { leader })
@@ -174,7 +185,7 @@ impl Core {
                     Err(Miss::Unknown) => unknown("leadership was lost".to_owned()),
                     Err(Miss::Stopped) => unknown("shutting down".to_owned()),
                 },
-                error = self.hopeless(start, start + Duration::from_millis(forward.timeout_ms)) => {
+                error = self.hopeless(start, deadline) => {
                     unknown(error.into_propose(true).to_string())
                 }
             }

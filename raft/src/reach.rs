@@ -39,7 +39,9 @@ impl Reach {
     /// True when the peer was heard of within `window`, and since the last failure.
     pub(crate) fn reachable(&self, peer: u64, window: Duration) -> bool {
         self.with(peer, |seen| {
-            seen.heard.is_some_and(|heard| heard.elapsed() < window && seen.failed.is_none_or(|failed| failed < heard))
+            seen.heard.is_some_and(|heard| {
+                heard.elapsed() < window && seen.failed.is_none_or(|failed| failed < heard)
+            })
         })
     }
 }

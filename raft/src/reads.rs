@@ -2,6 +2,7 @@
 //!
 //! Reads that queue together share one round. A round counts only for reads that had arrived before it began.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,14 +10,16 @@ use clawhive_proto::prost::Message;
 use clawhive_proto::{FrameKind, NotLeader, PeerError, ReadIndexReply, read_index_reply};
 use openraft::ReadPolicy;
 use openraft::errors::{LinearizableReadError, RaftError};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::error::ReadError;
-use crate::propose::{Hopeless, PAUSE, leader_change};
+use crate::propose::{Hopeless, PAUSE, deadline_after, leader_change};
+use crate::reach::Reach;
 use crate::replica::Core;
+use crate::status::Status;
 use crate::status_task::{PROBE, Raft};
-use crate::transport::TransportError;
+use crate::transport::{Transport, TransportError};
 use crate::view::View;
 
 /// Reads that wait for a round, at most; more make readers wait.
@@ -30,77 +33,66 @@ pub(crate) enum NoIndex {
     Stopped,
 }
 
-/// Who waits for a round on the leader.
+/// Who waits for a round.
 pub(crate) type Waiting = oneshot::Sender<Result<u64, NoIndex>>;
 
-/// Runs the leader's rounds until nobody can read any more.
-pub(crate) async fn run(raft: Raft, mut queue: mpsc::Receiver<Waiting>) {
-    let mut waiting = Vec::new();
-    while queue.recv_many(&mut waiting, QUEUE).await > 0 {
-        let index = match raft.get_read_log_id(ReadPolicy::ReadIndex).await {
+/// What rounds are made with.
+pub(crate) struct Rounds {
+    pub(crate) node_id: u64,
+    pub(crate) raft: Raft,
+    pub(crate) status: watch::Receiver<Status>,
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) reach: Arc<Reach>,
+    /// Longer than this no round takes; then the leader is somebody else, or nobody.
+    pub(crate) timeout: Duration,
+}
+
+impl Rounds {
+    /// One round after the other, until nobody can read any more.
+    pub(crate) async fn run(mut self, mut queue: mpsc::Receiver<Waiting>) {
+        let mut waiting: Vec<Waiting> = Vec::new();
+        while queue.recv_many(&mut waiting, QUEUE).await > 0 {
+            waiting.retain(|reader| !reader.is_closed());
+            if waiting.is_empty() {
+                continue;
+            }
+            let index = self.round().await;
+            for reader in waiting.drain(..) {
+                let _gone = reader.send(index);
+            }
+        }
+    }
+
+    async fn round(&mut self) -> Result<u64, NoIndex> {
+        let leader = self.status.borrow_and_update().leader;
+        let mut status = self.status.clone();
+        let index = async {
+            match leader {
+                Some(leader) if leader == self.node_id => self.here().await,
+                Some(leader) => self.there(leader).await,
+                None => Err(NoIndex::NotLeader),
+            }
+        };
+        tokio::select! {
+            index = index => index,
+            () = leader_change(&mut status, leader) => Err(NoIndex::NotLeader),
+        }
+    }
+
+    async fn here(&self) -> Result<u64, NoIndex> {
+        match self.raft.get_read_log_id(ReadPolicy::ReadIndex).await {
             Ok((id, _applied)) => Ok(id.index()),
             Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(_))) => Err(NoIndex::NotLeader),
             Err(RaftError::APIError(LinearizableReadError::QuorumNotEnough(_))) => Err(NoIndex::NoQuorum),
             Err(RaftError::Fatal(_)) => Err(NoIndex::Stopped),
-        };
-        for reader in waiting.drain(..) {
-            let _gone = reader.send(index);
-        }
-    }
-}
-
-impl Core {
-    /// A view that includes every write acknowledged anywhere before the call.
-    pub(crate) async fn linearizable_view(&self, timeout: Duration) -> Result<View, ReadError> {
-        let start = Instant::now();
-        let deadline = start + timeout;
-        tokio::select! {
-            index = self.read_index(deadline) => self.applied_view(index?, start, deadline).await,
-            hopeless = self.hopeless(start, deadline) => Err(read_error(hopeless)),
         }
     }
 
-    /// Asks whoever leads, until somebody answers.
-    async fn read_index(&self, deadline: Instant) -> Result<u64, ReadError> {
-        let mut status = self.status.clone();
-        loop {
-            let leader = status.borrow_and_update().leader;
-            let round = async {
-                match leader {
-                    Some(leader) if leader == self.node_id => self.local_read_index().await,
-                    Some(leader) => self.remote_read_index(leader, deadline).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                index = round => match index {
-                    Ok(index) => return Ok(index),
-                    Err(NoIndex::Stopped) => return Err(ReadError::Shutdown),
-                    Err(NoIndex::NotLeader | NoIndex::NoQuorum) => {}
-                },
-                () = leader_change(&mut status, leader) => {}
-            }
-            tokio::select! {
-                _ = status.changed() => {}
-                () = tokio::time::sleep(PAUSE) => {}
-            }
-        }
-    }
-
-    async fn local_read_index(&self) -> Result<u64, NoIndex> {
-        let (answer, index) = oneshot::channel();
-        if self.reads.send(answer).await.is_err() {
-            return Err(NoIndex::Stopped);
-        }
-        index.await.unwrap_or(Err(NoIndex::Stopped))
-    }
-
-    async fn remote_read_index(&self, leader: u64, deadline: Instant) -> Result<u64, NoIndex> {
+    async fn there(&self, leader: u64) -> Result<u64, NoIndex> {
         let Some(peer) = self.status.borrow().members.iter().find(|peer| peer.id == leader).cloned() else {
             return Err(NoIndex::NotLeader);
         };
-        let left = deadline.saturating_duration_since(Instant::now());
-        match self.transport.call(&peer, FrameKind::ReadIndex, Bytes::new(), left).await {
+        match self.transport.call(&peer, FrameKind::ReadIndex, Bytes::new(), self.timeout).await {
             Err(TransportError::Refused(_)) => Err(NoIndex::NotLeader),
             Err(_) => {
                 self.reach.failed(leader);
@@ -115,6 +107,43 @@ impl Core {
             }
         }
     }
+}
+
+impl Core {
+    /// A view that includes every write acknowledged anywhere before the call.
+    pub(crate) async fn linearizable_view(&self, timeout: Duration) -> Result<View, ReadError> {
+        let start = Instant::now();
+        let deadline = deadline_after(start, timeout);
+        tokio::select! {
+            index = self.read_index() => self.applied_view(index?, start, deadline).await,
+            hopeless = self.hopeless(start, deadline) => Err(read_error(hopeless)),
+        }
+    }
+
+    /// Joins rounds until one gives an index.
+    async fn read_index(&self) -> Result<u64, ReadError> {
+        let mut status = self.status.clone();
+        loop {
+            status.mark_unchanged();
+            match self.join_round().await {
+                Ok(index) => return Ok(index),
+                Err(NoIndex::Stopped) => return Err(ReadError::Shutdown),
+                Err(NoIndex::NotLeader | NoIndex::NoQuorum) => {}
+            }
+            tokio::select! {
+                _ = status.changed() => {}
+                () = tokio::time::sleep(PAUSE) => {}
+            }
+        }
+    }
+
+    async fn join_round(&self) -> Result<u64, NoIndex> {
+        let (answer, index) = oneshot::channel();
+        if self.reads.send(answer).await.is_err() {
+            return Err(NoIndex::Stopped);
+        }
+        index.await.unwrap_or(Err(NoIndex::Stopped))
+    }
 
     /// A peer asks for a read index, or only whether we are there.
     pub(crate) async fn answer_read_index(&self, payload: &[u8]) -> Bytes {
@@ -122,10 +151,13 @@ impl Core {
         let index = if payload == PROBE || leader != Some(self.node_id) {
             Err(NoIndex::NotLeader)
         } else {
-            self.local_read_index().await
+            self.join_round().await
         };
         let error = |message: &str| {
-            read_index_reply::Result::Error(PeerError { message: message.to_owned(), may_have_been_applied: false })
+            read_index_reply::Result::Error(PeerError {
+                message: message.to_owned(),
+                may_have_been_applied: false,
+            })
         };
         let result = match index {
             Ok(index) => read_index_reply::Result::Index(index),
@@ -141,7 +173,7 @@ impl Core {
     /// A view of at least `index`.
     pub(crate) async fn wait_applied(&self, index: u64, timeout: Duration) -> Result<View, ReadError> {
         let start = Instant::now();
-        self.applied_view(index, start, start + timeout).await
+        self.applied_view(index, start, deadline_after(start, timeout)).await
     }
 
     async fn applied_view(&self, index: u64, start: Instant, deadline: Instant) -> Result<View, ReadError> {

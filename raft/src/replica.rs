@@ -26,7 +26,7 @@ use crate::machine::Machine;
 use crate::network::Network;
 use crate::options::Options;
 use crate::reach::Reach;
-use crate::reads::{self, Waiting};
+use crate::reads::{self, Rounds, Waiting};
 use crate::seams::Seams;
 use crate::snapshot::Shelf;
 use crate::state::State;
@@ -133,7 +133,11 @@ impl Replica {
     }
 
     /// As [`Replica::propose`], but only when this node leads; never forwards. For the leader's loops.
-    pub async fn propose_local(&self, proposal: Proposal, timeout: Duration) -> Result<Committed, ProposeError> {
+    pub async fn propose_local(
+        &self,
+        proposal: Proposal,
+        timeout: Duration,
+    ) -> Result<Committed, ProposeError> {
         self.core.propose_local(proposal, timeout).await
     }
 
@@ -178,6 +182,11 @@ impl Replica {
         self.core.add_learner(id, addr, timeout).await
     }
 
+    /// Tells the cluster where a member listens now. Leader only.
+    pub async fn set_addr(&self, id: u64, addr: &str, timeout: Duration) -> Result<(), MemberError> {
+        self.core.set_addr(id, addr, timeout).await
+    }
+
     /// Gives a learner a vote. Leader only.
     pub async fn promote(&self, id: u64, timeout: Duration) -> Result<(), MemberError> {
         self.core.promote(id, timeout).await
@@ -200,7 +209,10 @@ impl Replica {
 
     /// Answers a peer's stream of log entries: one reply for each frame, in order. Ends after the first that is not a
     /// plain acknowledgement.
-    pub fn handle_append(&self, frames: BoxStream<'static, Bytes>) -> BoxStream<'static, Result<Bytes, HandleError>> {
+    pub fn handle_append(
+        &self,
+        frames: BoxStream<'static, Bytes>,
+    ) -> BoxStream<'static, Result<Bytes, HandleError>> {
         self.core.handle_append(frames)
     }
 
@@ -218,7 +230,8 @@ impl Replica {
         self.core.raft.trigger().snapshot().await.map_err(|_| MemberError::Shutdown)
     }
 
-    /// Stops: no more elections, no more answers; what is applied is made durable first.
+    /// Stops: no more elections, no more answers; what is applied is made durable first. The directory can be opened
+    /// again once all clones of this replica and all its views are dropped.
     pub async fn shutdown(&self) {
         self.stop(true).await;
     }
@@ -281,7 +294,8 @@ async fn start(options: Options, seams: Seams, runtime: Handle) -> Result<(Core,
     crate::statefile::sync_parent(&options.dir).map_err(io("sync the directory's name"))?;
     let fatal = Arc::new(Fatal::new(seams.abort));
     let state = Arc::new(State::open(&options, seams.state_backend, fatal.clone())?);
-    let shelf = Shelf::open(options.dir.join("snapshots"), options.cluster_id).map_err(io("open the snapshots"))?;
+    let shelf =
+        Shelf::open(options.dir.join("snapshots"), options.cluster_id).map_err(io("open the snapshots"))?;
     let interval = Duration::from_millis(options.flush_interval_ms);
     let flusher = Flusher::start(state.clone(), interval).map_err(io("start the flusher"))?;
     let machine = Machine::new(state.clone(), shelf.clone());
@@ -316,7 +330,15 @@ async fn start(options: Options, seams: Seams, runtime: Handle) -> Result<(Core,
     let (queue, proposals) = mpsc::channel(batcher::QUEUE);
     tokio::spawn(batcher::run(raft.clone(), seams.clock, proposals));
     let (reads, readers) = mpsc::channel(reads::QUEUE);
-    tokio::spawn(reads::run(raft.clone(), readers));
+    let rounds = Rounds {
+        node_id: options.node_id,
+        raft: raft.clone(),
+        status: status.clone(),
+        transport: seams.transport.clone(),
+        reach: reach.clone(),
+        timeout: window,
+    };
+    tokio::spawn(rounds.run(readers));
     let core = Core {
         node_id: options.node_id,
         raft,

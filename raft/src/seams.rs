@@ -30,7 +30,13 @@ pub struct Seams {
 impl Seams {
     /// The real disk, and an abort that ends the process, with the given network and clock.
     pub fn new(transport: Arc<dyn Transport>, clock: Arc<dyn Clock>) -> Seams {
-        Seams { transport, clock, abort: Arc::new(abort_process), disk: Arc::new(RealDisk), state_backend: None }
+        Seams {
+            transport,
+            clock,
+            abort: Arc::new(abort_process),
+            disk: Arc::new(RealDisk),
+            state_backend: None,
+        }
     }
 
     /// Puts the log on another disk.

@@ -81,9 +81,10 @@ impl Core {
             };
             std::future::ready(good)
         });
-        let requests = requests.filter_map(|request| std::future::ready(request.ok())).inspect(move |request| {
-            reach.heard(request.vote.leader_id.node_id);
-        });
+        let requests =
+            requests.filter_map(|request| std::future::ready(request.ok())).inspect(move |request| {
+                reach.heard(request.vote.leader_id.node_id);
+            });
         let replies = self.raft.stream_append(requests);
         Box::pin(replies.map(|reply| match reply {
             Ok(result) => Ok(wire::append_reply(&result)),
@@ -108,7 +109,8 @@ impl Core {
 
     async fn install(&self, vote: Vote, meta: SnapshotMeta, path: PathBuf) -> Result<Bytes, HandleError> {
         let snapshot = machine::received(path).map_err(|error| HandleError::Snapshot(error.to_string()))?;
-        let reply = self.raft.install_full_snapshot(vote, Snapshot { meta, snapshot }).await.map_err(stopped)?;
+        let reply =
+            self.raft.install_full_snapshot(vote, Snapshot { meta, snapshot }).await.map_err(stopped)?;
         Ok(wire::snapshot_reply(&reply.vote))
     }
 
@@ -132,7 +134,9 @@ impl Core {
         let mut chunks = chunks.chain(stream::empty());
         while let Some(chunk) = chunks.next().await {
             let chunk = chunk.map_err(|error| refused(&error))?;
-            left = left.checked_sub(chunk.len() as u64).ok_or_else(|| refused(&"it is longer than announced"))?;
+            left = left
+                .checked_sub(chunk.len() as u64)
+                .ok_or_else(|| refused(&"it is longer than announced"))?;
             self.reach.heard(vote.leader_id.node_id);
             file = blocking(move || file.write_all(&chunk).map(|()| file)).await?;
         }

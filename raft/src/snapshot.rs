@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::codec::{WireLogId, WireStoredMembership};
 use crate::state::DurableState;
-use crate::statefile::{Facts, sync_parent};
+use crate::statefile::{Facts, RawRow, sync_parent};
 use crate::types::{LogId, SnapshotMeta, StoredMembership};
 
 const MAGIC: &[u8; 8] = b"CLAWSNAP";
@@ -85,7 +85,8 @@ impl<T: Read> Read for Hashing<T> {
 
 /// Dumps a durable state to `path`, synced. Writes go on meanwhile.
 pub(crate) fn write(path: &Path, cluster_id: &[u8; 16], state: &DurableState) -> io::Result<()> {
-    let mut out = Hashing { inner: BufWriter::with_capacity(1 << 18, File::create(path)?), hash: Sha256::new() };
+    let mut out =
+        Hashing { inner: BufWriter::with_capacity(1 << 18, File::create(path)?), hash: Sha256::new() };
     let header = Header {
         format: FORMAT,
         cluster_id: cluster_id.to_vec(),
@@ -161,7 +162,8 @@ impl Reader {
             return Err(SnapshotError::Foreign);
         }
         let membership = header.membership.ok_or_else(|| damaged("no membership"))?;
-        let membership = StoredMembership::try_from(membership).map_err(|error| damaged(error.to_string()))?;
+        let membership =
+            StoredMembership::try_from(membership).map_err(|error| damaged(error.to_string()))?;
         let facts = Facts { applied: header.last_log_id.map(LogId::from), membership };
         Ok(Reader { input, facts, last: Vec::new(), rows: 0, done: false })
     }
@@ -172,7 +174,7 @@ impl Reader {
     }
 
     /// The next row; none only once the whole was found good.
-    pub(crate) fn next_row(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>, SnapshotError> {
+    pub(crate) fn next_row(&mut self) -> Result<Option<RawRow>, SnapshotError> {
         if self.done {
             return Ok(None);
         }

@@ -58,7 +58,8 @@ impl SoloState {
             .collect();
         let applied = self.state.apply(&entries)?;
         let mut answers = Vec::with_capacity(entries.len());
-        self.state.answered(applied, |outcomes| answers.extend(outcomes.into_iter().map(|outcome| outcome.0)));
+        self.state
+            .answered(applied, |outcomes| answers.extend(outcomes.into_iter().map(|outcome| outcome.0)));
         Ok(answers)
     }
 

@@ -20,7 +20,7 @@ use crate::fatal::Fatal;
 use crate::feed::{Feed, FeedSender};
 use crate::options::Options;
 use crate::overlay::{Batch, Layer, merge};
-use crate::statefile::{Backend, Facts, Opening, Owner, Rows, StateFile};
+use crate::statefile::{Backend, Facts, Opening, Owner, RawRow, Rows, StateFile};
 use crate::types::{LogEntry, LogId, OutcomeBytes, StoredMembership};
 use crate::view::{Moment, View};
 
@@ -108,7 +108,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl State {
     /// Opens the state in `options.dir`, at its last durable commit.
-    pub(crate) fn open(options: &Options, backend: Option<Backend>, fatal: Arc<Fatal>) -> Result<State, OpenError> {
+    pub(crate) fn open(
+        options: &Options,
+        backend: Option<Backend>,
+        fatal: Arc<Fatal>,
+    ) -> Result<State, OpenError> {
         let owner = Owner { cluster_id: options.cluster_id, node_id: options.node_id };
         let path = options.dir.join(STATE_FILE);
         let opening = Opening { owner, cache_bytes: options.cache_bytes, backend, fatal: fatal.clone() };
@@ -213,7 +217,8 @@ impl State {
             facts.membership = membership;
         }
         live.active_entries += entries.len() as u64;
-        let due = live.active_entries >= self.bounds.flush_entries || live.active.bytes >= self.bounds.bytes / 2;
+        let due =
+            live.active_entries >= self.bounds.flush_entries || live.active.bytes >= self.bounds.bytes / 2;
         let tick = (live.facts.applied.map_or(0, |id| id.index), touched);
         self.view.store(live.view());
         drop(live);
@@ -223,12 +228,18 @@ impl State {
         Ok(AppliedBatch { outcomes, tick })
     }
 
-    fn apply_one(&self, batch: &mut Batch<'_>, index: u64, bytes: &Bytes) -> io::Result<(OutcomeBytes, Touched)> {
+    fn apply_one(
+        &self,
+        batch: &mut Batch<'_>,
+        index: u64,
+        bytes: &Bytes,
+    ) -> io::Result<(OutcomeBytes, Touched)> {
         let halt = |reason: String| {
             self.fatal.raise(format!("entry {index}: {reason}"));
             io::Error::other(reason)
         };
-        let entry = Entry::decode(bytes.clone()).map_err(|error| halt(format!("can't be decoded: {error}")))?;
+        let entry =
+            Entry::decode(bytes.clone()).map_err(|error| halt(format!("can't be decoded: {error}")))?;
         let applied =
             clawhive_statemachine::apply(batch, index, &entry).map_err(|reason| halt(reason.to_string()))?;
         let outcomes = Outcomes { outcomes: applied.outcomes }.encode_to_vec();
@@ -298,7 +309,7 @@ impl State {
     pub(crate) fn replace(
         &self,
         facts: Facts,
-        next: impl FnMut() -> io::Result<Option<(Vec<u8>, Vec<u8>)>>,
+        next: impl FnMut() -> io::Result<Option<RawRow>>,
     ) -> io::Result<()> {
         let mut file = lock(&self.file);
         self.fatal.check()?;
@@ -330,5 +341,7 @@ impl State {
     }
 }
 
+#[cfg(test)]
+mod power;
 #[cfg(test)]
 pub(crate) mod tests;

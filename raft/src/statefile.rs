@@ -27,6 +27,9 @@ const FACTS: TableDefinition<&str, &[u8]> = TableDefinition::new("facts");
 /// The format of the file as a whole; another one is refused.
 const FORMAT: u32 = 1;
 
+/// A row as it is on disk: place and value.
+pub(crate) type RawRow = (Vec<u8>, Vec<u8>);
+
 /// What belongs to the rows and is committed with them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Facts {
@@ -103,8 +106,8 @@ impl StateFile {
         let db = match &opening.backend {
             None => builder.create(path),
             Some(backend) => {
-                let backend =
-                    backend(path).map_err(|source| OpenError::Io { what: path.display().to_string(), source })?;
+                let backend = backend(path)
+                    .map_err(|source| OpenError::Io { what: path.display().to_string(), source })?;
                 builder.create_with_backend(Boxed(backend))
             }
         }
@@ -186,7 +189,7 @@ impl StateFile {
     pub(crate) fn fill(
         &self,
         facts: &Facts,
-        mut next: impl FnMut() -> io::Result<Option<(Vec<u8>, Vec<u8>)>>,
+        mut next: impl FnMut() -> io::Result<Option<RawRow>>,
     ) -> Result<(), redb::Error> {
         self.write(|transaction| {
             let mut table = transaction.open_table(ROWS)?;
@@ -199,15 +202,12 @@ impl StateFile {
 
     /// The facts of the last durable commit.
     pub(crate) fn facts(&self) -> Result<Facts, OpenError> {
-        let read = || -> Result<(Option<Vec<u8>>, Option<Vec<u8>>), redb::Error> {
-            let transaction = self.db.begin_read()?;
-            let table = transaction.open_table(FACTS)?;
-            let fact = |name| -> Result<Option<Vec<u8>>, redb::Error> {
-                Ok(table.get(name)?.map(|value| value.value().to_vec()))
-            };
-            Ok((fact("applied")?, fact("membership")?))
+        let fact = |name| -> Result<Option<Vec<u8>>, redb::Error> {
+            let table = self.db.begin_read()?.open_table(FACTS)?;
+            Ok(table.get(name)?.map(|value| value.value().to_vec()))
         };
-        let (applied, membership) = read().map_err(|error| broken("read", error))?;
+        let applied = fact("applied").map_err(|error| broken("read", error))?;
+        let membership = fact("membership").map_err(|error| broken("read", error))?;
         let decoded = |what| move |error| broken(what, error);
         Ok(Facts {
             applied: applied.map(|b| codec::decode_log_id(&b)).transpose().map_err(decoded("applied"))?,

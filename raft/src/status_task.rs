@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clawhive_proto::FrameKind;
-use openraft::{Instant as _, ServerState};
 use openraft::async_runtime::WatchReceiver;
+use openraft::errors::Fatal as OpenraftFatal;
+use openraft::{Instant as _, ServerState};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -73,6 +74,11 @@ impl Observer {
     /// The status now, and whether this node leads without being ready yet.
     fn look(&self) -> (Status, bool) {
         let metrics = self.raft.metrics().borrow_watched().clone();
+        if let Err(stopped @ (OpenraftFatal::StorageError(_) | OpenraftFatal::Panicked)) =
+            &metrics.running_state
+        {
+            self.state.fatal.raise(format!("raft has stopped: {stopped}"));
+        }
         let membership = metrics.membership_config.membership();
         let voters: Vec<u64> = membership.voter_ids().collect();
         let applied = self.state.view().applied();
@@ -81,7 +87,8 @@ impl Observer {
         let fresh = |age: Option<Duration>| age.is_some_and(|age| age < self.window);
         let quorum_ok = match metrics.current_leader {
             _ if leads => {
-                voters == [self.node_id] || fresh(metrics.last_quorum_acked.map(|at| at.into_inner().elapsed()))
+                voters == [self.node_id]
+                    || fresh(metrics.last_quorum_acked.map(|at| at.into_inner().elapsed()))
             }
             Some(leader) => fresh(self.reach.age(leader)),
             None => false,
@@ -113,10 +120,13 @@ impl Observer {
 
     /// Asks every other voter whether it is there.
     fn probe(&self, status: &Status) {
-        for peer in status.members.iter().filter(|peer| peer.id != self.node_id && status.voters.contains(&peer.id)) {
+        for peer in
+            status.members.iter().filter(|peer| peer.id != self.node_id && status.voters.contains(&peer.id))
+        {
             let (transport, reach, peer) = (self.transport.clone(), self.reach.clone(), peer.clone());
             tokio::spawn(async move {
-                let probe = transport.call(&peer, FrameKind::ReadIndex, Bytes::from_static(PROBE), PROBE_EVERY);
+                let probe =
+                    transport.call(&peer, FrameKind::ReadIndex, Bytes::from_static(PROBE), PROBE_EVERY);
                 match tokio::time::timeout(PROBE_EVERY, probe).await {
                     Ok(Ok(_)) => reach.heard(peer.id),
                     _ => reach.failed(peer.id),

@@ -234,7 +234,10 @@ pub(crate) fn read_transfer_reply(
     }
     if wire.behind {
         let expected = request.last_log_id().copied();
-        return Ok(Err(TransferLeaderError::LogNotFlushed { expected, actual: wire.last_log_id.map(LogId::from) }));
+        return Ok(Err(TransferLeaderError::LogNotFlushed {
+            expected,
+            actual: wire.last_log_id.map(LogId::from),
+        }));
     }
     Ok(Ok(()))
 }

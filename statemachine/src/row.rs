@@ -2,9 +2,9 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use clawhive_proto::Backoff;
 use clawhive_proto::bytes::Bytes;
 use clawhive_proto::prost::Message;
-use clawhive_proto::{Backoff, SpecRow};
 use core::ops::ControlFlow;
 
 use crate::ids::{TaskIndex, Version, WorkflowUid};
@@ -60,7 +60,7 @@ pub(crate) fn first(
     found
 }
 
-/// What `apply` needs of a [`SpecRow`]: read without touching the texts of the task.
+/// What `apply` needs of a `SpecRow`: read without touching the texts of the task.
 #[derive(Clone, PartialEq, Message)]
 #[prost(prost_path = "clawhive_proto::prost")]
 pub(crate) struct SlimSpec {
@@ -153,11 +153,6 @@ pub(crate) fn cut(text: &str, limit: usize) -> String {
         end -= 1;
     }
     String::from(&text[..end])
-}
-
-/// The dependents' side of a whole [`SpecRow`], for those who have one.
-pub(crate) fn spec_row(task: clawhive_proto::Task, dependents: Vec<u32>) -> SpecRow {
-    SpecRow { task: Some(task), dependents }
 }
 
 #[cfg(test)]

@@ -158,7 +158,8 @@ impl SimDisk {
     pub fn flip(&self, path: &Path, offset: u64, bit: u8) {
         let mut state = self.lock();
         let node = state.names.get(path).copied();
-        if let (Some(file), Ok(offset)) = (node.and_then(|n| state.files.get_mut(&n)), usize::try_from(offset))
+        if let (Some(file), Ok(offset)) =
+            (node.and_then(|n| state.files.get_mut(&n)), usize::try_from(offset))
         {
             file.flip(offset, bit);
         }

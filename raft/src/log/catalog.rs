@@ -23,9 +23,14 @@ pub(crate) const POINT_EVERY: usize = 64 << 10;
 /// What the writer did to the index, in order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Mark {
-    Point { index: u64, offset: u64 },
+    Point {
+        index: u64,
+        offset: u64,
+    },
     /// Entries after this index are void.
-    Cut { keep: Option<u64> },
+    Cut {
+        keep: Option<u64>,
+    },
 }
 
 struct Listed {

@@ -16,12 +16,12 @@ const BATCH_JOBS: usize = 4096;
 
 pub(crate) enum Engine {
     Threads { queue: Sender<Job>, threads: Vec<JoinHandle<()>>, pool: Arc<Pool> },
-    Inline(Mutex<Writer>),
+    Inline(Box<Mutex<Writer>>),
 }
 
 impl Engine {
     pub(crate) fn inline(writer: Writer) -> Self {
-        Engine::Inline(Mutex::new(writer))
+        Engine::Inline(Box::new(Mutex::new(writer)))
     }
 
     pub(crate) fn threads(

@@ -133,9 +133,7 @@ fn load(disk: &dyn Disk, path: PathBuf, number: u64) -> Result<(Arc<Segment>, By
 fn header_of(segment: &Segment, bytes: &[u8]) -> Result<Header, OpenError> {
     let file = || segment.path.clone();
     let header = Header::decode(bytes).map_err(|error| match error {
-        HeaderError::Version(found) => {
-            OpenError::Version { file: file(), found, supported: FORMAT_VERSION }
-        }
+        HeaderError::Version(found) => OpenError::Version { file: file(), found, supported: FORMAT_VERSION },
         HeaderError::Damaged(what) => OpenError::Header { file: file(), what },
     })?;
     if header.number != segment.number {

@@ -139,13 +139,15 @@ impl Header {
         if !whole {
             return Err(HeaderError::Damaged("the checksum does not match"));
         }
-        if u32_at(buf, 12) != HEADER_LEN as u32 || buf[CRC_AT + 4..HEADER_LEN as usize].iter().any(|b| *b != 0)
+        if u32_at(buf, 12) != HEADER_LEN as u32
+            || buf[CRC_AT + 4..HEADER_LEN as usize].iter().any(|b| *b != 0)
         {
             return Err(HeaderError::Damaged("it is not followed by zeroes"));
         }
         let flags = u64_at(buf, 32);
         let pos = |bit: u64, at: usize| {
-            let pos = LogPos { term: u64_at(buf, at), node: u64_at(buf, at + 8), index: u64_at(buf, at + 16) };
+            let pos =
+                LogPos { term: u64_at(buf, at), node: u64_at(buf, at + 8), index: u64_at(buf, at + 16) };
             (flags & bit != 0).then_some(pos)
         };
         let vote = Ballot { term: u64_at(buf, 40), node: u64_at(buf, 48), committed: flags & 2 != 0 };

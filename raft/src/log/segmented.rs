@@ -70,7 +70,8 @@ impl SegmentLog {
     /// A refusal if an entry does not follow the last, or the error that ended the log; then `done` is not
     /// called.
     pub fn append(&self, entries: Vec<LogEntry>, done: OnDurable) -> Result<(), LogError> {
-        if let Some(bytes) = entries.iter().map(|entry| entry.payload.len()).find(|len| *len > LARGEST_PAYLOAD)
+        if let Some(bytes) =
+            entries.iter().map(|entry| entry.payload.len()).find(|len| *len > LARGEST_PAYLOAD)
         {
             return Err(LogError::Refused(Refusal::TooLarge { bytes }));
         }

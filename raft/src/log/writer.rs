@@ -26,7 +26,11 @@ const BUFFER: usize = 4 << 20;
 
 /// A thing to write, in the order of the queue.
 pub(crate) enum Op {
-    Append { entries: Vec<LogEntry>, bytes: usize, next_serial: u64 },
+    Append {
+        entries: Vec<LogEntry>,
+        bytes: usize,
+        next_serial: u64,
+    },
     Vote(Ballot),
     Committed(LogPos),
     Truncate(Option<LogPos>),

@@ -22,7 +22,8 @@ fn machine(dir: &Path) -> Machine {
 
 fn log(dir: &Path) -> LogStore {
     let options = LogOptions { segment_bytes: 1 << 16, ..LogOptions::default() };
-    LogStore::open(Arc::new(RealDisk), &dir.join("log"), options, Arc::new(|error| panic!("{error}"))).unwrap()
+    LogStore::open(Arc::new(RealDisk), &dir.join("log"), options, Arc::new(|error| panic!("{error}")))
+        .unwrap()
 }
 
 struct Real;

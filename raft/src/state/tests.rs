@@ -27,7 +27,13 @@ pub(crate) fn dump(view: &dyn ReadStore) -> Vec<(Table, Vec<u8>, Bytes)> {
 }
 
 pub(crate) fn options(dir: &Path) -> Options {
-    Options { dir: dir.to_owned(), node_id: 1, cluster_id: [9; 16], cache_bytes: 1 << 20, ..Options::default() }
+    Options {
+        dir: dir.to_owned(),
+        node_id: 1,
+        cluster_id: [9; 16],
+        cache_bytes: 1 << 20,
+        ..Options::default()
+    }
 }
 
 /// Collects why the replica would have died.
@@ -58,10 +64,13 @@ pub(crate) fn entry(index: u64, changes: &[(u8, Option<u8>)]) -> LogEntry {
         actor: "test".to_owned(),
         commands: commands.collect(),
     };
-    LogEntry { log_id: log_id(1, 1, index), payload: EntryPayload::Normal(EntryBytes(entry.encode_to_vec().into())) }
+    LogEntry {
+        log_id: log_id(1, 1, index),
+        payload: EntryPayload::Normal(EntryBytes(entry.encode_to_vec().into())),
+    }
 }
 
-fn model(entries: &[LogEntry]) -> Vec<(Table, Vec<u8>, Bytes)> {
+pub(crate) fn model(entries: &[LogEntry]) -> Vec<(Table, Vec<u8>, Bytes)> {
     let mut store = MemStore::default();
     for entry in entries {
         let EntryPayload::Normal(data) = &entry.payload else { continue };
@@ -204,7 +213,8 @@ fn a_full_overlay_makes_apply_wait_for_the_flusher() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options { overlay_entries: 10, flush_entries: 100, ..options(dir.path()) };
     let state = Arc::new(State::open(&options, None, fatal().0).unwrap());
-    let flusher = crate::flusher::Flusher::start(state.clone(), std::time::Duration::from_secs(3_600)).unwrap();
+    let flusher =
+        crate::flusher::Flusher::start(state.clone(), std::time::Duration::from_secs(3_600)).unwrap();
     for n in 1..=200 {
         state.apply(&[entry(n, &[(1, Some(1))])]).unwrap();
         let live = lock(&state.live);
@@ -298,7 +308,8 @@ fn a_disk_that_fails_at_any_operation_halts_the_replica_and_leaves_a_good_file()
         let done = Arc::new(AtomicU64::new(0));
         let counter = done.clone();
         let backend: Backend = Arc::new(move |path| {
-            let file = std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+            let file =
+                std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
             let file = redb::backends::FileBackend::new(file).map_err(io::Error::other)?;
             Ok(Box::new(Dying { file, done: counter.clone(), fail_at }))
         });
@@ -310,7 +321,11 @@ fn a_disk_that_fails_at_any_operation_halts_the_replica_and_leaves_a_good_file()
             for (n, one) in log.iter().enumerate() {
                 if state.apply(std::slice::from_ref(one)).is_err() || state.flush().is_err() {
                     halted += 1;
-                    assert_eq!(reasons.lock().unwrap().len(), 1, "the hook is called, once (operation {fail_at})");
+                    assert_eq!(
+                        reasons.lock().unwrap().len(),
+                        1,
+                        "the hook is called, once (operation {fail_at})"
+                    );
                     break;
                 }
                 durable = n + 1;
@@ -319,7 +334,10 @@ fn a_disk_that_fails_at_any_operation_halts_the_replica_and_leaves_a_good_file()
         // What was reported durable is there; at most the commit that failed has come through besides.
         let state = open(dir.path());
         let found = state.applied().0.map_or(0, |id| id.index) as usize;
-        assert!(found == durable || found == durable + 1, "found {found}, durable {durable} (operation {fail_at})");
+        assert!(
+            found == durable || found == durable + 1,
+            "found {found}, durable {durable} (operation {fail_at})"
+        );
         assert_eq!(dump(&state.view()), model(&log[..found]));
     }
     assert!(opened > 50 && halted > 50, "opened {opened}, halted {halted}");

@@ -153,11 +153,8 @@ pub fn digest(view: &View) -> [u8; 32] {
 pub fn put(key: &str, value: &str) -> Proposal {
     static REQUESTS: AtomicU64 = AtomicU64::new(1);
     let request = u128::from(REQUESTS.fetch_add(1, Ordering::Relaxed));
-    let put = PutKey {
-        namespace: "test".to_owned(),
-        key: key.to_owned(),
-        value: value.as_bytes().to_vec().into(),
-    };
+    let put =
+        PutKey { namespace: "test".to_owned(), key: key.to_owned(), value: value.as_bytes().to_vec().into() };
     Proposal {
         request_id: request.to_be_bytes().to_vec(),
         actor: "test".to_owned(),

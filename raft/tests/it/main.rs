@@ -3,6 +3,7 @@
 mod cluster;
 mod failover;
 mod hub;
+mod restarts;
 mod log_crash;
 mod log_faults;
 mod log_model;

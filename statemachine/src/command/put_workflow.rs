@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use clawhive_proto::outcome::Kind as Answer;
 use clawhive_proto::{
-    Event, EventKind, PutWorkflow, RejectionCode, VersionRow, Workflow, WorkflowPut, WorkflowRow,
+    Event, EventKind, PutWorkflow, RejectionCode, SpecRow, VersionRow, Workflow, WorkflowPut, WorkflowRow,
 };
 
 use crate::command::valid;
@@ -11,7 +11,7 @@ use crate::graph::check;
 use crate::halt::{Step, rejected};
 use crate::ids::{TaskIndex, Version, WorkflowUid};
 use crate::work::Work;
-use crate::{Table, Touched, key, row};
+use crate::{Table, Touched, key};
 
 pub(crate) fn apply(work: &mut Work<'_>, command: &PutWorkflow) -> Step<Answer> {
     let Some(workflow) = &command.workflow else {
@@ -48,7 +48,7 @@ pub(crate) fn apply(work: &mut Work<'_>, command: &PutWorkflow) -> Step<Answer> 
     work.put(Table::Versions, &key::version(uid, version), &head);
     for (index, (task, dependents)) in workflow.tasks.iter().zip(graph.dependents).enumerate() {
         let key = key::spec(uid, version, TaskIndex(index as u32));
-        work.put(Table::Specs, &key, &row::spec_row(task.clone(), dependents));
+        work.put(Table::Specs, &key, &SpecRow { task: Some(task.clone()), dependents });
     }
     work.touched.add(Touched::WORKFLOWS);
     work.event(Event {

@@ -1,12 +1,15 @@
 //! The end of a task and of a run: in the entry that ends a task its place is given back, its run counts it, and the
 //! news for its dependents is queued.
 
+use alloc::string::String;
 use clawhive_proto::backlog_row::Kind as Backlog;
-use clawhive_proto::{Edges, EventKind, OnFailure, Reason, RunState, Stop, TaskRow, TaskState, TimerKind};
+use clawhive_proto::{
+    Edges, EventKind, OnFailure, Reason, RunState, SpecRow, Stop, TaskRow, TaskState, TimerKind,
+};
 
 use crate::graph::{admission, stop};
 use crate::halt::{Step, broken};
-use crate::ids::{ClawId, RunId, TaskIndex};
+use crate::ids::{ClawId, RunId, TaskIndex, Version, WorkflowUid};
 use crate::work::Work;
 use crate::{Table, key, state};
 
@@ -61,7 +64,7 @@ pub(crate) fn task(
         let failed = Stop {
             state: RunState::Failed as i32,
             reason: Reason::TaskFailed as i32,
-            message: alloc::format!("task {} failed", task.0),
+            message: alloc::format!("task {} failed", name(work, run, task)?),
         };
         stop::run(work, run, failed)?;
     }
@@ -75,6 +78,14 @@ pub(crate) fn task(
         work.fresh.push_back(Backlog::Edges(Edges { run: run.0, task: task.0, from: 0 }));
     }
     Ok(())
+}
+
+/// The name of a task, for people.
+fn name(work: &mut Work<'_>, run: RunId, task: TaskIndex) -> Step<String> {
+    let row = work.run(run)?;
+    let key = key::spec(WorkflowUid(row.workflow_uid), Version(row.version), task);
+    let spec: Option<SpecRow> = work.get(Table::Specs, &key)?;
+    Ok(spec.and_then(|spec| spec.task).map(|task| task.name).unwrap_or_default())
 }
 
 fn record(work: &mut Work<'_>, run: RunId, task: TaskIndex, row: &TaskRow, end: &End<'_>) {

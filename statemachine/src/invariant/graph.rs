@@ -67,11 +67,9 @@ fn upstreams(snapshot: &Snapshot, findings: &mut Findings, run: RunId, row: &Run
         let upstream = |need: u32| snapshot.tasks.get(&(run, TaskIndex(need)));
         let succeeded =
             needs.iter().all(|need| upstream(*need).is_some_and(|row| row.state() == TaskState::Succeeded));
-        findings.expect(
-            succeeded || task.attempt == 0 && !matches!(task.state(), TaskState::Ready | TaskState::Retrying),
-            "no child before its parents succeeded",
-            place,
-        );
+        let never_began = task.attempt == 0
+            && matches!(task.state(), TaskState::Pending | TaskState::UpstreamFailed | TaskState::Cancelled);
+        findings.expect(succeeded || never_began, "no child before its parents succeeded", place);
         if task.state() != TaskState::Pending || row.stop.is_some() {
             continue;
         }

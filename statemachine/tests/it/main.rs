@@ -1,0 +1,9 @@
+//! The state machine from outside: scripts, a naive model, determinism, golden bytes.
+
+mod cluster;
+mod determinism;
+mod golden;
+mod laws;
+mod model;
+mod reading;
+mod script;
