@@ -56,7 +56,7 @@ impl Ours {
             let entry = LogEntry { pos, tag: 1, payload: payload.clone() };
             self.log.append(vec![entry], Box::new(done)).expect("appends");
             unanswered += 1;
-            if self.next % 4096 == 0 && self.next > KEEP {
+            if self.next.is_multiple_of(4096) && self.next > KEEP {
                 let upto = LogPos { term: 1, node: 1, index: self.next - KEEP };
                 self.log.purge(upto, Box::new(drop)).expect("purges");
             }

@@ -57,14 +57,6 @@ impl LogStore {
         .await
     }
 
-    /// Waits until everything appended before is durable, for a thread that is about to make durable what
-    /// entries were applied to: openraft applies entries that a quorum has, which need not include this disk.
-    pub(crate) fn sync_blocking(&self) -> Result<(), LogError> {
-        let (tx, rx) = std::sync::mpsc::sync_channel(1);
-        self.log.sync(Box::new(move |result| drop(tx.send(result))))?;
-        rx.recv().unwrap_or(Err(LogError::Closed))
-    }
-
     async fn read(&self, range: Range<u64>, max_bytes: usize) -> io::Result<Vec<types::LogEntry>> {
         let plan = self.log.plan_read(range, max_bytes)?;
         self.run(plan).await?.into_iter().map(decode).collect()

@@ -150,6 +150,8 @@ fn sync_covers_what_was_not_synced_and_nothing_else() {
     sync();
     let kept = open(&disk.after_cut(Tear::LoseAll), never()).expect("opens").committed();
     assert_eq!(kept, log.last());
+    log.close_and_wait().expect("closes");
+    sync();
 }
 
 #[test]

@@ -20,7 +20,12 @@ fn entry(index: u64, size: usize) -> LogEntry {
 }
 
 fn options() -> LogOptions {
-    LogOptions { segment_bytes: 256 << 10, tail_bytes: 64 << 10, drive: Drive::Threads, ..LogOptions::default() }
+    LogOptions {
+        segment_bytes: 256 << 10,
+        tail_bytes: 64 << 10,
+        drive: Drive::Threads,
+        ..LogOptions::default()
+    }
 }
 
 fn open_real(dir: &Path, options: LogOptions) -> SegmentLog {
@@ -141,8 +146,7 @@ fn an_entry_larger_than_a_segment_gets_a_larger_one() {
     perform(&log, &Call::Purge(pos(4))).expect("purges");
     until("cutting large files to size", || {
         let names = RealDisk.list(dir.path()).expect("lists");
-        names.iter().filter(|name| name.ends_with(".free")).count() == 1
-            && log.usage().1 == 1
+        names.iter().filter(|name| name.ends_with(".free")).count() == 1 && log.usage().1 == 1
     });
 }
 

@@ -267,7 +267,6 @@ async fn a_stream_gives_every_entry_in_pieces_and_close_refuses_what_comes_later
     assert_eq!(indexes, (17..=200).collect::<Vec<_>>());
     let limited = log.limited_get_log_entries(1, 201).await.expect("reads");
     assert!((1..50).contains(&limited.len()), "{} entries are not what was asked for", limited.len());
-    log.sync_blocking().expect("all of it is durable");
     log.close().await.expect("closes");
     log.close().await.expect("closing twice is closing");
     let late = log.save_vote(&Vote::new(1, 1)).await.expect_err("closed");
