@@ -131,6 +131,30 @@ fn faults_under_threads_lose_nothing_acknowledged() {
 }
 
 #[test]
+fn sync_covers_what_was_not_synced_and_nothing_else() {
+    let disk = SimDisk::new();
+    let log = open(&disk, never()).expect("opens");
+    let append = Model::default().call(15, 3, 5);
+    perform(&log, &append).expect("appends");
+    let sync = || {
+        let (tx, rx) = std::sync::mpsc::channel();
+        log.sync(Box::new(move |result| tx.send(result).expect("somebody waits"))).expect("asks");
+        rx.recv().expect("an answer").expect("syncs");
+    };
+    let before = disk.operations();
+    sync();
+    assert_eq!(disk.operations(), before, "there is nothing to sync");
+    perform(&log, &Call::Committed(log.last().expect("an entry"))).expect("commits");
+    let lost = open(&disk.after_cut(Tear::LoseAll), never()).expect("opens").committed();
+    assert_eq!(lost, None, "committed rides on the next sync");
+    sync();
+    let kept = open(&disk.after_cut(Tear::LoseAll), never()).expect("opens").committed();
+    assert_eq!(kept, log.last());
+    log.close_and_wait().expect("closes");
+    sync();
+}
+
+#[test]
 fn an_entry_damaged_under_a_running_log_ends_it() {
     let disk = SimDisk::new();
     let (hook, count) = counting();

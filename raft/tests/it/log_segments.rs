@@ -111,7 +111,9 @@ fn callbacks_come_in_order_and_readers_see_every_entry() {
     let (tx, rx) = mpsc::channel();
     for index in 1..=20_000 {
         let tx = tx.clone();
-        let done = move |result: Result<(), LogError>| drop(tx.send((index, result.is_ok())));
+        let done = move |result: Result<(), LogError>| {
+            tx.send((index, result.is_ok())).expect("somebody waits");
+        };
         log.append(vec![entry(index, 300)], Box::new(done)).expect("appends");
         last.store(index, Ordering::SeqCst);
         let just = log.read(index..index + 1, 1).expect("reads");
