@@ -302,6 +302,7 @@ async fn start(options: Options, seams: Seams, runtime: Handle) -> Result<(Core,
     let flusher = Flusher::start(state.clone(), interval).map_err(io("start the flusher"))?;
     let machine = Machine::new(state.clone(), shelf.clone());
     let log = open_log(&options, seams.disk, &state, &shelf, fatal)?;
+    state.follows(log.clone());
     let window = Duration::from_millis(2 * options.election_max_ms);
     let reach = Arc::new(Reach::default());
     let network = Network { transport: seams.transport.clone(), reach: reach.clone(), stall: window };

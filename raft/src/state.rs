@@ -5,7 +5,7 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use crate::error::OpenError;
 use crate::fatal::Fatal;
 use crate::feed::{Feed, FeedSender};
+use crate::log::store::LogStore;
 use crate::options::Options;
 use crate::overlay::{Batch, Layer, merge};
 use crate::statefile::{Backend, Facts, Opening, Owner, RawRow, Rows, StateFile};
@@ -41,6 +42,8 @@ pub(crate) struct State {
     opening: Opening,
     pub(crate) bounds: Bounds,
     pub(crate) fatal: Arc<Fatal>,
+    /// Durable before the state that was made from it; absent where entries come from elsewhere.
+    log: OnceLock<LogStore>,
     live: Mutex<Live>,
     /// Held for the length of a commit, and while a snapshot's file takes the place of the old one.
     file: Mutex<StateFile>,
@@ -137,6 +140,7 @@ impl State {
                 flush_entries: options.flush_entries,
             },
             fatal,
+            log: OnceLock::new(),
             view: ArcSwap::new(live.view()),
             live: Mutex::new(live),
             file: Mutex::new(file),
@@ -258,6 +262,12 @@ impl State {
         self.ordered.notify_all();
     }
 
+    /// Names the log that must be durable before the state that was made from it. Called once, at start.
+    pub(crate) fn follows(&self, log: LogStore) {
+        // A second call would change nothing.
+        let _ = self.log.set(log);
+    }
+
     /// Moves everything applied so far to disk in one commit. Called by the flusher, and by whoever can't wait for it.
     pub(crate) fn flush(&self) -> io::Result<()> {
         let file = lock(&self.file);
@@ -274,6 +284,15 @@ impl State {
             self.view.store(live.view());
             (rows, live.facts.clone())
         };
+        // openraft applies what is committed, which this node's own log may have accepted but not yet synced. State on
+        // disk must not be ahead of the log on disk.
+        if let Some(log) = self.log.get()
+            && let Err(error) = log.sync()
+        {
+            self.fatal.raise(format!("the log could not be synced before the state: {error}"));
+            self.room.notify_all();
+            return self.fatal.check();
+        }
         let disk = file.commit(rows.iter(), &facts).and_then(|()| file.rows());
         let disk = match disk {
             Ok(disk) => disk,

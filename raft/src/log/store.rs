@@ -57,6 +57,14 @@ impl LogStore {
         .await
     }
 
+    /// Waits, blocking, until every entry that was accepted before this call is durable.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        let (done, wait) = std::sync::mpsc::channel();
+        // Nobody waits any more only if this thread is gone.
+        self.log.sync(Box::new(move |result| drop(done.send(result))))?;
+        Ok(wait.recv().map_err(|_| LogError::Closed)??)
+    }
+
     async fn read(&self, range: Range<u64>, max_bytes: usize) -> io::Result<Vec<types::LogEntry>> {
         let plan = self.log.plan_read(range, max_bytes)?;
         self.run(plan).await?.into_iter().map(decode).collect()
