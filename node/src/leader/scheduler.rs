@@ -52,7 +52,8 @@ async fn all_heard_of(leadership: &Leadership) {
         let seen = ctx.beats.arrivals();
         let view = ctx.replica.view();
         let live = ctx.beats.live(&view, ctx.clock.monotonic());
-        let silent = |(id, row): &(ClawId, ClawRow)| row.state() == ClawState::Active && !live.contains(&id.0);
+        let silent =
+            |(id, row): &(ClawId, ClawRow)| row.state() == ClawState::Active && !live.contains(&id.0);
         if !read::claws(&view).iter().any(silent) {
             return;
         }

@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use clawhive_proto::command::Kind;
 use clawhive_proto::prost::Message;
 use clawhive_proto::{
-    ClawBeat, ClawBeatReply, Command, FrameKind, Outcome, Proposal, Reason, RegisterClaw, Task, claw_beat_reply,
+    ClawBeat, ClawBeatReply, Command, FrameKind, Outcome, Proposal, Reason, RegisterClaw, Task,
+    claw_beat_reply,
 };
 use clawhive_raft::{Feed, Transport};
 use clawhive_statemachine::ids::{ClawId, Fence, RunId, TaskIndex, Version, WorkflowUid};

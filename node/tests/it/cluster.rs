@@ -28,7 +28,10 @@ async fn any_node_answers_and_work_spreads() {
     }
     let nodes = hive.client(1).await.list_nodes(ListNodesRequest {}).await.unwrap().into_inner().nodes;
     assert_eq!(nodes.len(), 3);
-    assert!(nodes.iter().all(|node| node.role == "voter" && node.state == "active" && node.slots == 4), "{nodes:?}");
+    assert!(
+        nodes.iter().all(|node| node.role == "voter" && node.state == "active" && node.slots == 4),
+        "{nodes:?}"
+    );
     assert_eq!(nodes.iter().filter(|node| node.leader).count(), 1);
     let ids: BTreeSet<u64> = nodes.iter().map(|node| node.id).collect();
     assert_eq!(ids, (0..3).map(|index| hive.node(index).id()).collect());
