@@ -82,7 +82,9 @@ where
 /// Takes the leader off the network, by its links or as a whole, until another node has committed a write.
 async fn failover(hub: &Arc<Hub>, nodes: &[Replica], pulled: bool, n: u64) -> Duration {
     let lost = loop {
-        let led = nodes.iter().position(|node| node.status().borrow().is_leader && node.status().borrow().quorum_ok);
+        let led = nodes
+            .iter()
+            .position(|node| node.status().borrow().is_leader && node.status().borrow().quorum_ok);
         match led {
             Some(led) => break led,
             None => tokio::time::sleep(Duration::from_millis(10)).await,

@@ -73,6 +73,17 @@ impl Subject {
         Subject { state, _dir: dir, next: 2, longest: Duration::ZERO, commits: Vec::new() }
     }
 
+    /// Commands, commits and pauses, with the time of one more commit beside them.
+    fn report(&mut self) -> String {
+        let begin = Instant::now();
+        self.state.flush().expect("it flushes");
+        let (commands, commits, longest) = (self.next, self.commits.len(), self.longest);
+        let last = begin.elapsed();
+        format!(
+            "{commands} commands, {commits} commits, longest batch of {BATCH} {longest:?}, last commit {last:?}"
+        )
+    }
+
     fn batch(&mut self, make: fn(u64) -> Bytes) -> Duration {
         let entries: Vec<Bytes> = (self.next..self.next + BATCH).map(make).collect();
         let begin = Instant::now();
@@ -96,17 +107,22 @@ fn apply(c: &mut Criterion) {
         group.bench_function(name, |b| {
             b.iter_custom(|batches| (0..batches).map(|_| subject.batch(make)).sum())
         });
-        println!(
-            "{name}: {} commands, {} commits, longest pause of a batch of {BATCH}: {:?}",
-            subject.next,
-            subject.commits.len(),
-            subject.longest
-        );
-        let begin = Instant::now();
-        subject.state.flush().expect("it flushes");
-        println!("{name}: the commit of what was left took {:?}", begin.elapsed());
+        println!("{name}, flat out (the overlay fills, so apply waits for room): {}", subject.report());
+        println!("{name}, 5,000/s: {}", paced(make).report());
     }
     group.finish();
+}
+
+/// A rate that the flusher keeps up with: here nothing may wait for a commit.
+fn paced(make: fn(u64) -> Bytes) -> Subject {
+    let mut subject = Subject::new();
+    let begin = Instant::now();
+    for batch in 1..=120 {
+        subject.batch(make);
+        let due = Duration::from_micros(batch * BATCH * 200);
+        std::thread::sleep(due.saturating_sub(begin.elapsed()));
+    }
+    subject
 }
 
 criterion_group!(benches, apply);

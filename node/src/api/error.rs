@@ -59,11 +59,9 @@ impl ApiError {
         let count = diagnostics.len() + omitted;
         let message = match diagnostics.as_slice() {
             [one] => format!("the definition is refused: {}", place(one)),
-            [first, ..] => format!(
-                "the definition is refused: {} problems, the first: {}",
-                count,
-                place(first)
-            ),
+            [first, ..] => {
+                format!("the definition is refused: {} problems, the first: {}", count, place(first))
+            }
             [] => "the definition is refused".to_owned(),
         };
         ApiError { diagnostics, ..ApiError::invalid(message) }

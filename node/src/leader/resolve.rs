@@ -27,7 +27,9 @@ pub(super) fn grant(view: &dyn ReadStore, mut grant: Grant, reports: &[Command])
     let (run, index) = (RunId(grant.run), TaskIndex(grant.task));
     // A plan that is stale to this degree is refused by apply.
     let Some(row) = read::run(view, run) else { return Resolved::Grant(grant) };
-    let Some(task) = spec(view, &row, index).filter(|task| task.templated) else { return Resolved::Grant(grant) };
+    let Some(task) = spec(view, &row, index).filter(|task| task.templated) else {
+        return Resolved::Grant(grant);
+    };
     let context = Context {
         run: RunFacts {
             id: run.0,
@@ -46,7 +48,9 @@ pub(super) fn grant(view: &dyn ReadStore, mut grant: Grant, reports: &[Command])
         }
         Ok(resolved) => {
             let bytes = resolved.encoded_len();
-            format!("with its templates resolved the task has {bytes} bytes; the limit is {MAX_RESOLVED_BYTES}")
+            format!(
+                "with its templates resolved the task has {bytes} bytes; the limit is {MAX_RESOLVED_BYTES}"
+            )
         }
         Err(error) => error.to_string(),
     };
@@ -121,7 +125,8 @@ impl Wanted {
     fn of(task: &Task) -> Option<Wanted> {
         let mut names = BTreeSet::new();
         for text in texts(task) {
-            for reference in scan::references(text).into_iter().filter(|reference| reference.root == "tasks") {
+            for reference in scan::references(text).into_iter().filter(|reference| reference.root == "tasks")
+            {
                 match reference.path.first() {
                     Some(name) => names.insert(name.to_string()),
                     None => return Some(Wanted::Any),

@@ -39,11 +39,7 @@ async fn told(mut end: watch::Receiver<bool>) {
 }
 
 /// Serves peers until told to stop.
-pub(super) async fn peers(
-    listener: TcpListener,
-    service: PeerServer<PeerService>,
-    ends: Ends,
-) {
+pub(super) async fn peers(listener: TcpListener, service: PeerServer<PeerService>, ends: Ends) {
     let incoming = cut::connections(TcpIncoming::from(listener).with_nodelay(Some(true)), ends.cut);
     let served = Server::builder()
         .initial_stream_window_size(4 << 20)
@@ -57,11 +53,7 @@ pub(super) async fn peers(
 }
 
 /// Serves clients until told to stop.
-pub(super) async fn clients(
-    listener: TcpListener,
-    service: ClawhiveServer<Api>,
-    ends: Ends,
-) {
+pub(super) async fn clients(listener: TcpListener, service: ClawhiveServer<Api>, ends: Ends) {
     let incoming = cut::connections(TcpIncoming::from(listener).with_nodelay(Some(true)), ends.cut);
     let served = Server::builder()
         .initial_stream_window_size(1 << 20)

@@ -96,7 +96,7 @@ impl Node {
         tasks.spawn(presence::greet_leaders(ctx.clone(), claw_deps.clone()));
         servers.spawn(serve::clients(client_listener, Api::server(ctx.clone()), ends));
         tracing::info!(node = me.node, %listen, %peer_listen, cluster = format_id(&me.cluster_id), "started");
-        Ok(Node { ctx, claw, logs: logs, claw_deps, listen, peer_listen, stop, cut, servers, tasks, data })
+        Ok(Node { ctx, claw, logs, claw_deps, listen, peer_listen, stop, cut, servers, tasks, data })
     }
 }
 

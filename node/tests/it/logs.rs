@@ -4,7 +4,7 @@ use clawhive_proto::{ReadLogsRequest, RunState, TaskState};
 
 use crate::support::*;
 
-const TALK: &str = "name: talk\ntasks:\n  say: {run: 'echo out; echo err >&2; echo last'}\n  late: {needs: [say], run: echo later}\n";
+const TALK: &str = "name: talk\ntasks:\n  say: {run: 'echo out; echo err >&2; sleep 0.2; echo last'}\n  late: {needs: [say], run: echo later}\n";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_node_shows_the_logs_and_says_when_it_cannot() {
@@ -16,7 +16,11 @@ async fn every_node_shows_the_logs_and_says_when_it_cannot() {
         let mut client = hive.client(index).await;
         let request = ReadLogsRequest { run, task: "say".into(), ..Default::default() };
         let chunks = logs(&mut client, request.clone()).await;
-        assert!(chunks.iter().all(|chunk| chunk.task == "say" && chunk.attempt == 1 && chunk.unavailable.is_empty()));
+        assert!(
+            chunks
+                .iter()
+                .all(|chunk| chunk.task == "say" && chunk.attempt == 1 && chunk.unavailable.is_empty())
+        );
         let all = text(&chunks);
         assert!(all.contains("out\n") && all.contains("err\n") && all.ends_with("last\n"), "{all:?}");
         let tail = ReadLogsRequest { tail_lines: 1, ..request };

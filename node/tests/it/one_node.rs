@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use clawhive_proto::{
-    CancelRunRequest, GetKeyRequest, ListRunsRequest, PutKeyRequest, Reason, RunState, SubmitRunsRequest, TaskState,
+    CancelRunRequest, GetKeyRequest, ListRunsRequest, PutKeyRequest, Reason, RunState, SubmitRunsRequest,
+    TaskState,
 };
 
 use crate::support::*;
@@ -37,7 +38,8 @@ tasks:
     let request = clawhive_proto::ReadLogsRequest { run: submitted.run, ..Default::default() };
     assert_eq!(text(&logs(&mut client, request).await), "hello world!\n");
 
-    let kinds: Vec<String> = events(&mut client, submitted.run).await.into_iter().map(|event| event.kind).collect();
+    let kinds: Vec<String> =
+        events(&mut client, submitted.run).await.into_iter().map(|event| event.kind).collect();
     assert_eq!(kinds.first().unwrap(), "run_submitted");
     assert_eq!(kinds.last().unwrap(), "run_succeeded");
     assert_eq!(kinds.iter().filter(|kind| *kind == "task_succeeded").count(), 3);

@@ -30,7 +30,9 @@ async fn a_bad_definition_is_refused_with_every_place_and_nothing_is_stored() {
 async fn versions_follow_the_content_and_can_be_named() {
     let hive = Hive::start(1).await;
     let mut client = hive.client(0).await;
-    let text = |what: &str| format!("name: v\nparams: {{n: {{type: integer}}}}\ntasks: {{t: {{run: 'echo {what}'}}}}\n");
+    let text = |what: &str| {
+        format!("name: v\nparams: {{n: {{type: integer}}}}\ntasks: {{t: {{run: 'echo {what}'}}}}\n")
+    };
     let mut put = async |what: &str| {
         let request = PutWorkflowRequest { definition: text(what).into_bytes(), ..Default::default() };
         let answer = client.put_workflow(request).await.unwrap().into_inner();
@@ -65,7 +67,10 @@ async fn the_limit_of_a_message_is_named() {
         let refused = client.submit_run(submit_request(&definition)).await.unwrap_err();
         let message = refused.message();
         assert!(message.contains("limit") && message.contains("4"), "{message}");
-        assert!(matches!(refused.code(), tonic::Code::ResourceExhausted | tonic::Code::OutOfRange), "{refused:?}");
+        assert!(
+            matches!(refused.code(), tonic::Code::ResourceExhausted | tonic::Code::OutOfRange),
+            "{refused:?}"
+        );
     }
     // Nothing is wrong with the connection.
     submit(&mut client, "name: small\ntasks: {t: {run: 'true'}}\n").await;

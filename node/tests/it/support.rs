@@ -14,8 +14,8 @@ use clawhive_proto::{
     SubmitRunRequest, SubmitRunResponse, TaskView, WatchRunRequest,
 };
 use tempfile::TempDir;
-use tonic::transport::Channel;
 use tonic::Status;
+use tonic::transport::Channel;
 
 pub type Client = ClawhiveClient<Channel>;
 

@@ -25,9 +25,7 @@ impl Tear {
     pub(super) fn dice(self, salt: u64) -> Dice {
         match self {
             Tear::LoseAll | Tear::KeepAll => Dice(salt),
-            Tear::Prefix(seed) | Tear::Sectors(seed) => {
-                Dice(seed ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15))
-            }
+            Tear::Prefix(seed) | Tear::Sectors(seed) => Dice(seed ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
         }
     }
 

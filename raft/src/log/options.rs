@@ -29,8 +29,9 @@ pub struct LogOptions {
     pub linger: Duration,
     /// How many unused files are kept besides the one that is made ready.
     pub spare_segments: usize,
-    /// An index up to which entries are known to have been committed and written here, if the caller knows
-    /// one: a log whose torn end lies below it does not open.
+    /// An index up to which entries are known to have been committed and synced here, if the caller knows
+    /// one: a log whose torn end lies below it does not open. See [`SegmentLog::sync`](super::SegmentLog::sync)
+    /// for how to know one.
     pub known_committed: Option<u64>,
     /// Who does the writing.
     pub drive: Drive,

@@ -156,6 +156,21 @@ impl SegmentLog {
         Ok(())
     }
 
+    /// Calls `done` when everything before this call is durable. Who makes something durable that was made
+    /// from entries, such as a state they were applied to, waits for it first: entries may be committed, and
+    /// so applied, before this disk has them. A closed log still answers.
+    ///
+    /// # Errors
+    /// The error that ended the log; then `done` is not called.
+    pub fn sync(&self, done: OnDurable) -> Result<(), LogError> {
+        let state = match self.shared.alive() {
+            Err(LogError::Closed) => self.shared.lock(),
+            other => other?,
+        };
+        self.submit(Job { op: Op::Sync, done: Some(done) }, state);
+        Ok(())
+    }
+
     fn submit<G>(&self, job: Job, lock: G) {
         // The engine is there until the log is dropped.
         if let Some(engine) = &self.engine {

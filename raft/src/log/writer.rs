@@ -17,7 +17,8 @@ use super::segment::{HEADER_LEN, Header, Segment, path_of};
 use super::shared::Shared;
 use super::types::{Ballot, LogEntry, LogPos};
 
-/// Called when what it came with is durable, or never will be.
+/// Called when what it came with is durable, or never will be. It runs on the writer's thread, or inside the
+/// call: it must not block, nor call the log.
 pub type OnDurable = Box<dyn FnOnce(Result<(), LogError>) + Send>;
 
 /// What the writer keeps of its buffer between batches.
@@ -34,6 +35,8 @@ pub(crate) enum Op {
     Committed(LogPos),
     Truncate(Option<LogPos>),
     Purge(LogPos),
+    /// Nothing, after everything before is synced.
+    Sync,
     /// Guards the end of the log: what is before can't be taken for a torn write afterwards.
     Guard,
 }
@@ -139,7 +142,7 @@ impl Writer {
     }
 
     fn put(&mut self, op: &Op) -> Result<(), LogError> {
-        self.guarded &= matches!(op, Op::Guard);
+        self.guarded &= matches!(op, Op::Guard | Op::Sync);
         match op {
             Op::Append { entries, bytes, next_serial } => {
                 for entry in entries {
@@ -153,6 +156,7 @@ impl Writer {
             Op::Committed(pos) => self.put_small(&Record::Committed(*pos)),
             Op::Truncate(after) => self.put_small(&Record::Truncate(*after)),
             Op::Purge(pos) => self.put_small(&Record::Purge(*pos)),
+            Op::Sync => Ok(()),
             Op::Guard if self.guarded => Ok(()),
             Op::Guard => {
                 self.flush(true)?;

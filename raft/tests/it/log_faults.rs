@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use clawhive_raft::disk::{Disk, Fault, SimDisk, Tear};
-use clawhive_raft::log::{Ballot, Drive, LogError, LogOptions, OpenError, SegmentLog};
+use clawhive_raft::log::{Ballot, Drive, LogEntry, LogError, LogOptions, LogPos, OpenError, SegmentLog};
 
 use crate::log_model::{Call, DIR, Model, Run, counting, never, open, perform, small};
 
@@ -128,6 +129,63 @@ fn faults_under_threads_lose_nothing_acknowledged() {
         check_reopened(&run, &disk, seed, &format!("threads, seed {seed}"));
     }
     assert!(fatal > 10, "{fatal} runs failed");
+}
+
+/// What queued behind the batch that failed is answered with the error, though the disk would take it again.
+#[test]
+fn nothing_queued_behind_an_error_is_written() {
+    let disk = SimDisk::new();
+    let options = LogOptions { drive: Drive::Threads, batch_bytes: 1, ..small() };
+    let (hook, count) = counting();
+    let log = SegmentLog::open(Arc::new(disk.clone()), Path::new(DIR), options, hook).expect("opens");
+    let (go, wait) = std::sync::mpsc::channel();
+    let hold = move |_| wait.recv().expect("released below");
+    log.save_vote(Ballot { term: 1, node: 1, committed: false }, Box::new(hold)).expect("votes");
+    let (tx, rx) = std::sync::mpsc::channel();
+    for index in 1..=10 {
+        let tx = tx.clone();
+        let done = move |result: Result<(), LogError>| tx.send(result.is_ok()).expect("somebody waits");
+        let pos = LogPos { term: 1, node: 1, index };
+        log.append(vec![LogEntry { pos, tag: 0, payload: Bytes::new() }], Box::new(done)).expect("queues");
+    }
+    // The helper thread may take the fault without harm, so it must come again and again, with room to
+    // succeed between.
+    disk.fail_every(3, Fault::Io);
+    go.send(()).expect("the writer waits");
+    let answers: Vec<bool> = (0..10).map(|_| rx.recv().expect("an answer")).collect();
+    let good = answers.iter().take_while(|ok| **ok).count();
+    assert!(good < 10 && answers[good..].iter().all(|ok| !ok), "{answers:?}");
+    drop(log);
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+    disk.heal();
+    let log = open(&disk.after_cut(Tear::KeepAll), never()).expect("opens");
+    let found = log.last().map_or(0, |pos| pos.index);
+    let acked = good as u64;
+    assert!(found == acked || found == acked + 1, "{found}, though {acked} was acknowledged");
+}
+
+#[test]
+fn sync_covers_what_was_not_synced_and_nothing_else() {
+    let disk = SimDisk::new();
+    let log = open(&disk, never()).expect("opens");
+    let append = Model::default().call(15, 3, 5);
+    perform(&log, &append).expect("appends");
+    let sync = || {
+        let (tx, rx) = std::sync::mpsc::channel();
+        log.sync(Box::new(move |result| tx.send(result).expect("somebody waits"))).expect("asks");
+        rx.recv().expect("an answer").expect("syncs");
+    };
+    let before = disk.operations();
+    sync();
+    assert_eq!(disk.operations(), before, "there is nothing to sync");
+    perform(&log, &Call::Committed(log.last().expect("an entry"))).expect("commits");
+    let lost = open(&disk.after_cut(Tear::LoseAll), never()).expect("opens").committed();
+    assert_eq!(lost, None, "committed rides on the next sync");
+    sync();
+    let kept = open(&disk.after_cut(Tear::LoseAll), never()).expect("opens").committed();
+    assert_eq!(kept, log.last());
+    log.close_and_wait().expect("closes");
+    sync();
 }
 
 #[test]

@@ -24,10 +24,6 @@ impl Dice {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.roll() % n
-    }
 }
 
 /// A call to the log with everything it needs.
@@ -76,7 +72,11 @@ impl Model {
         let floor = index(self.committed).max(index(self.purged));
         let known = |index: u64| self.entries.get(&index).map(|entry| entry.pos).or(self.purged);
         match kind % 16 {
-            0 | 1 => Call::Vote(Ballot { term: self.term + a % 2, node: 1 + b % 3, committed: a % 3 == 0 }),
+            0 | 1 => Call::Vote(Ballot {
+                term: self.term + a % 2,
+                node: 1 + b % 3,
+                committed: a.is_multiple_of(3),
+            }),
             2 | 3 => match self.entries.range(floor + 1..).nth((a % 8) as usize) {
                 Some((_, entry)) => Call::Committed(entry.pos),
                 None => self.append(a, b),
@@ -90,7 +90,7 @@ impl Model {
                 None => self.append(a, b),
             },
             // A snapshot from elsewhere.
-            7 if a % 8 == 0 => {
+            7 if a.is_multiple_of(8) => {
                 Call::Purge(LogPos { term: self.term + 1, node: 2, index: self.next() + b % 5 })
             }
             _ => self.append(a, b),
@@ -102,7 +102,7 @@ impl Model {
             let pos = LogPos { term: self.term, node: 1 + self.term % 3, index: self.next() + i };
             // Mostly small, sometimes more than a sector, rarely zeroes, which look like what isn't there.
             let size = [10, 200, 700, 1900][((a >> 8) + i) as usize % 4] + b % 100;
-            let fill = if b % 7 == 0 { 0 } else { (b + i) as u8 };
+            let fill = if b.is_multiple_of(7) { 0 } else { (b + i) as u8 };
             LogEntry { pos, tag: (b % 3) as u8, payload: Bytes::from(vec![fill; size as usize]) }
         });
         Call::Append(entries.collect())
@@ -209,7 +209,10 @@ pub fn open(disk: &SimDisk, on_fatal: FatalHook) -> Result<SegmentLog, OpenError
 pub fn counting() -> (FatalHook, Arc<AtomicU32>) {
     let count = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&count);
-    (Arc::new(move |_| drop(counted.fetch_add(1, Ordering::SeqCst))), count)
+    let hook = move |_: &LogError| {
+        counted.fetch_add(1, Ordering::SeqCst);
+    };
+    (Arc::new(hook), count)
 }
 
 pub fn never() -> FatalHook {

@@ -133,7 +133,10 @@ fn a_torn_end_below_what_is_known_to_be_committed() {
 #[test]
 fn a_flipped_byte_in_a_header_and_another_version() {
     for at in [0, 9, 16, 40, 110, 129, 4000] {
-        assert!(matches!(flipped(2, at), Err(OpenError::Header { file, .. }) if file == segment(2)), "byte {at}");
+        assert!(
+            matches!(flipped(2, at), Err(OpenError::Header { file, .. }) if file == segment(2)),
+            "byte {at}"
+        );
     }
     let disk = eight_entries();
     let file = disk.open(&segment(2)).expect("opens");
@@ -189,7 +192,8 @@ fn synced_records_that_became_zeroes() {
     // The very end, after the log was closed: the guard record behind it says that it was synced.
     let disk = eight_entries();
     let log = open(&disk, never()).expect("opens");
-    perform(&log, &Call::Vote(clawhive_raft::log::Ballot { term: 1, node: 1, committed: true })).expect("votes");
+    perform(&log, &Call::Vote(clawhive_raft::log::Ballot { term: 1, node: 1, committed: true }))
+        .expect("votes");
     log.close_and_wait().expect("closes");
     drop(log);
     let at = HEADER + 2 * RECORD;

@@ -20,7 +20,12 @@ fn entry(index: u64, size: usize) -> LogEntry {
 }
 
 fn options() -> LogOptions {
-    LogOptions { segment_bytes: 256 << 10, tail_bytes: 64 << 10, drive: Drive::Threads, ..LogOptions::default() }
+    LogOptions {
+        segment_bytes: 256 << 10,
+        tail_bytes: 64 << 10,
+        drive: Drive::Threads,
+        ..LogOptions::default()
+    }
 }
 
 fn open_real(dir: &Path, options: LogOptions) -> SegmentLog {
@@ -106,7 +111,9 @@ fn callbacks_come_in_order_and_readers_see_every_entry() {
     let (tx, rx) = mpsc::channel();
     for index in 1..=20_000 {
         let tx = tx.clone();
-        let done = move |result: Result<(), LogError>| drop(tx.send((index, result.is_ok())));
+        let done = move |result: Result<(), LogError>| {
+            tx.send((index, result.is_ok())).expect("somebody waits");
+        };
         log.append(vec![entry(index, 300)], Box::new(done)).expect("appends");
         last.store(index, Ordering::SeqCst);
         let just = log.read(index..index + 1, 1).expect("reads");
@@ -141,8 +148,7 @@ fn an_entry_larger_than_a_segment_gets_a_larger_one() {
     perform(&log, &Call::Purge(pos(4))).expect("purges");
     until("cutting large files to size", || {
         let names = RealDisk.list(dir.path()).expect("lists");
-        names.iter().filter(|name| name.ends_with(".free")).count() == 1
-            && log.usage().1 == 1
+        names.iter().filter(|name| name.ends_with(".free")).count() == 1 && log.usage().1 == 1
     });
 }
 

@@ -3,12 +3,12 @@
 mod cluster;
 mod failover;
 mod hub;
-mod restarts;
 mod log_crash;
 mod log_faults;
 mod log_model;
 mod log_property;
 mod log_refuse;
 mod log_segments;
+mod restarts;
 mod snapshots;
 mod writes;
