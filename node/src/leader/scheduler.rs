@@ -1,12 +1,14 @@
 //! Gives ready tasks to claws with a free slot.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use clawhive_proto::command::Kind;
 use clawhive_proto::prost::Message;
-use clawhive_proto::{AssignTasks, Command, outcome};
+use clawhive_proto::{AssignTasks, ClawRow, ClawState, Command, outcome};
+use clawhive_statemachine::ids::ClawId;
 use clawhive_statemachine::plan::assign::{self, AssignInput};
-use clawhive_statemachine::{ReadStore, Touched};
+use clawhive_statemachine::{ReadStore, Touched, read};
 
 use super::resolve::{self, Resolved};
 use super::{Leadership, Over, over, pace};
@@ -16,6 +18,9 @@ const BATCH: usize = 500;
 
 /// Bytes of resolved tasks in one entry.
 const BATCH_BYTES: usize = 1 << 20;
+
+/// A new leader waits so long for the claws to be heard of, before it gives everything to its own.
+const GREETINGS: Duration = Duration::from_millis(100);
 
 pub(super) async fn run(leadership: Leadership) -> Over {
     match schedule(&leadership).await {
@@ -27,6 +32,8 @@ pub(super) async fn run(leadership: Leadership) -> Over {
 async fn schedule(leadership: &Leadership) -> Result<std::convert::Infallible, Over> {
     let ctx = &leadership.ctx;
     let mut feed = ctx.replica.feed();
+    // Out of time means: some claw is not there, and the others are.
+    let _ = tokio::time::timeout(GREETINGS, all_heard_of(leadership)).await;
     loop {
         feed.look();
         let seen_beats = ctx.beats.arrivals();
@@ -35,6 +42,23 @@ async fn schedule(leadership: &Leadership) -> Result<std::convert::Infallible, O
             tick = feed.touched(Touched::READY.with(Touched::CLAWS)) => { tick?; }
             () = ctx.beats.newcomer(seen_beats) => {}
         }
+    }
+}
+
+/// Returns when every claw that could be given work was heard of.
+async fn all_heard_of(leadership: &Leadership) {
+    let ctx = &leadership.ctx;
+    loop {
+        let seen = ctx.beats.arrivals();
+        let view = ctx.replica.view();
+        let live = ctx.beats.live(&view, ctx.clock.monotonic());
+        let silent =
+            |(id, row): &(ClawId, ClawRow)| row.state() == ClawState::Active && !live.contains(&id.0);
+        if !read::claws(&view).iter().any(silent) {
+            return;
+        }
+        drop(view);
+        ctx.beats.newcomer(seen).await;
     }
 }
 

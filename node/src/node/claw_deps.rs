@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use clawhive_proto::command::Kind;
 use clawhive_proto::prost::Message;
 use clawhive_proto::{
-    ClawBeat, ClawBeatReply, Command, FrameKind, Outcome, Proposal, RegisterClaw, Task, claw_beat_reply,
+    ClawBeat, ClawBeatReply, Command, FrameKind, Outcome, Proposal, Reason, RegisterClaw, Task,
+    claw_beat_reply,
 };
 use clawhive_raft::{Feed, Transport};
 use clawhive_statemachine::ids::{ClawId, Fence, RunId, TaskIndex, Version, WorkflowUid};
@@ -88,7 +89,8 @@ impl ClawDeps for NodeClaw {
                 task: key.task.0,
                 attempt: row.attempt,
                 fence: key.fence.0,
-                stop: row.stop.then(|| row.stop_reason()),
+                // Whatever stops the run, its attempts are given up as cancelled; the run says why.
+                stop: row.stop.then_some(Reason::Cancelled),
             })
             .collect()
     }

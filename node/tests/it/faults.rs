@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use clawhive_proto::{
-    CancelRunRequest, ClusterStatusRequest, ErrorCode, GetRunRequest, ListRunsRequest, PutKeyRequest,
-    RunState,
+    CancelRunRequest, ClusterStatusRequest, ErrorCode, GetRunRequest, ListRunsRequest, PutKeyRequest, Reason,
+    RunState, TaskState,
 };
 
 use crate::support::*;
@@ -21,10 +21,14 @@ async fn without_a_quorum_every_call_says_so_within_five_seconds() {
     }
     let mut client = hive.client(left).await;
     let started = Instant::now();
-    let submit = client.submit_run(submit_request("name: x\ntasks: {t: {run: 'true'}}\n")).await.unwrap_err();
+    let refused =
+        client.submit_run(submit_request("name: x\ntasks: {t: {run: 'true'}}\n")).await.unwrap_err();
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
-    assert_eq!((submit.code(), submit.message()), (tonic::Code::Unavailable, "no quorum: 1 of 3 reachable"));
-    assert_eq!(info(&submit).code(), ErrorCode::NoQuorum);
+    assert_eq!(
+        (refused.code(), refused.message()),
+        (tonic::Code::Unavailable, "no quorum: 1 of 3 reachable")
+    );
+    assert_eq!(info(&refused).code(), ErrorCode::NoQuorum);
     let started = Instant::now();
     let (list, cancel, put) = {
         let (mut a, mut b, mut c) = (client.clone(), client.clone(), client.clone());
@@ -53,13 +57,9 @@ async fn without_a_quorum_every_call_says_so_within_five_seconds() {
     let back = (left + 1) % 3;
     hive.restart(back).await;
     hive.ready(3).await;
-    let run = submit_eventually(&mut client).await;
+    let run = submit(&mut client, "name: after\ntasks: {t: {run: 'true'}}\n").await.run;
     assert_eq!(state(&end_of(&mut client, run).await), RunState::Succeeded);
     hive.shutdown().await;
-}
-
-async fn submit_eventually(client: &mut Client) -> u64 {
-    submit(client, "name: after\ntasks: {t: {run: 'true'}}\n").await.run
 }
 
 /// D-09.
@@ -108,5 +108,64 @@ async fn a_failing_task_runs_exactly_as_often_as_asked() {
             "{executions} of {attempts} for {wanted}"
         );
     }
+    hive.shutdown().await;
+}
+
+/// D-12.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_that_was_due_while_everything_was_down_happens_once_afterwards() {
+    let mut hive = Hive::start(1).await;
+    let definition = "name: later\ntasks:\n  t:\n    run: 'test $CLAWHIVE_ATTEMPT = 2'\n    retries: {max_attempts: 3, delay: 600ms, backoff: fixed, jitter: 0}\n";
+    let run = submit(&mut hive.client(0).await, definition).await.run;
+    let retrying = || async {
+        let view = get(&mut hive.client(0).await, run).await;
+        task(&view, "t").row.as_ref().unwrap().state() == TaskState::Retrying
+    };
+    eventually("the task waits for its retry", retrying).await;
+    let due = task(&get(&mut hive.client(0).await, run).await, "t").row.as_ref().unwrap().timer_due_ms;
+    hive.stop(0).await;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    hive.restart(0).await;
+    hive.ready(1).await;
+    let view = end_of(&mut hive.client(0).await, run).await;
+    assert_eq!(state(&view), RunState::Succeeded);
+    let attempts = &task(&view, "t").attempts;
+    assert_eq!(attempts.len(), 2);
+    assert!(attempts[1].row.as_ref().unwrap().dispatched_at_ms > due + 500);
+    hive.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_nodes_crash_and_everything_acknowledged_is_there() {
+    let mut hive = Hive::start(3).await;
+    let done = submit(&mut hive.client(0).await, "name: done\ntasks: {t: {run: 'true'}}\n").await.run;
+    end_of(&mut hive.client(0).await, done).await;
+    let counter = tempfile::NamedTempFile::new().unwrap();
+    let text = format!(
+        "name: long\ntasks:\n  t: {{run: 'echo $CLAWHIVE_ATTEMPT >> {}; test $CLAWHIVE_ATTEMPT -gt 1 || sleep 100'}}\n  after: {{needs: [t], run: 'true'}}\n",
+        counter.path().display()
+    );
+    let long = submit(&mut hive.client(1).await, &text).await.run;
+    let running = || async {
+        let view = get(&mut hive.client(0).await, long).await;
+        task(&view, "t").row.as_ref().unwrap().state() == TaskState::Running
+    };
+    eventually("the task runs", running).await;
+    let last = submit(&mut hive.client(2).await, "name: last\ntasks: {t: {run: 'true'}}\n").await.run;
+    for index in 0..3 {
+        hive.crash(index).await;
+    }
+    for index in 0..3 {
+        hive.restart(index).await;
+    }
+    hive.ready(3).await;
+    for run in [done, long, last] {
+        assert_eq!(state(&end_of(&mut hive.client(0).await, run).await), RunState::Succeeded);
+    }
+    let view = get(&mut hive.client(1).await, long).await;
+    let attempts = &task(&view, "t").attempts;
+    assert_eq!(attempts[0].row.as_ref().unwrap().reason(), Reason::LostClaw);
+    assert_eq!(attempts.len(), 2);
+    assert_eq!(std::fs::read_to_string(counter.path()).unwrap(), "1\n2\n");
     hive.shutdown().await;
 }

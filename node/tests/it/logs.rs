@@ -4,7 +4,7 @@ use clawhive_proto::{ReadLogsRequest, RunState, TaskState};
 
 use crate::support::*;
 
-const TALK: &str = "name: talk\ntasks:\n  say: {run: 'echo out; echo err >&2; echo last'}\n  late: {needs: [say], run: echo later}\n";
+const TALK: &str = "name: talk\ntasks:\n  say: {run: 'echo out; echo err >&2; sleep 0.2; echo last'}\n  late: {needs: [say], run: echo later}\n";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_node_shows_the_logs_and_says_when_it_cannot() {

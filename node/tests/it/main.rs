@@ -1,4 +1,6 @@
 //! Integration tests of the node: definitions, the claw against a cluster in memory, and whole nodes in this process.
+// Tests measure real time, and start real processes.
+#![allow(clippy::disallowed_methods)]
 
 mod claw_cases;
 mod claw_output;

@@ -25,9 +25,6 @@ pub(crate) fn apply(work: &mut Work<'_>, command: &AddNode) -> Step<Answer> {
         }
         (Some(joined), _) => NodeId(joined),
         (None, 0) => NodeId(work.log_index),
-        // The node that founded the cluster has had an id before there was a log: that of an entry that cannot have
-        // added a node.
-        (None, asked) if asked < work.log_index && no_nodes(work) => NodeId(asked),
         // The first node of a cluster has its id before there is a log. An index below this entry's that is no
         // node's yet can never become one.
         (None, asked) if asked < work.log_index => NodeId(asked),
@@ -57,8 +54,4 @@ pub(crate) fn apply(work: &mut Work<'_>, command: &AddNode) -> Step<Answer> {
         work.event(Event { kind, claw: node.0, ..Event::default() });
     }
     Ok(Answer::NodeAdded(NodeAdded { node: node.0 }))
-}
-
-fn no_nodes(work: &Work<'_>) -> bool {
-    row::first(work.view(), Table::Nodes, &[], None).is_none()
 }
