@@ -27,24 +27,38 @@ Examples:
   clawhive dev --nodes 3                 three peers on this machine
   clawhive --server 10.0.0.1:7400 ls     ask a cluster
 
-Exit codes: 0 done or succeeded, 1 the run failed, 2 usage or a refused definition, 3 cancelled, 4 timed out,
-5 not found, 6 conflict, 7 no server or no quorum, 8 not allowed, 9 anything unexpected.";
+Exit codes:
+  0 done, or the run succeeded    1 the run failed               2 usage, or a refused definition
+  3 cancelled                     4 timed out                    5 not found
+  6 conflict                      7 no server, or no quorum      8 not allowed
+  9 anything unexpected";
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Global {
-    /// How to answer; json is one document on standard output, also on failure
+    /// How to answer; json and yaml are one document on standard output, also on failure
     #[arg(
         short = 'o',
         long = "output",
         global = true,
         value_enum,
         default_value_t,
-        value_name = "FORMAT",
+        value_name = "table|json|yaml",
+        hide_possible_values = true,
+        hide_default_value = true,
+        hide_env_values = true,
+        help_heading = "For all commands",
         env = "CLAWHIVE_OUTPUT_FORMAT"
     )]
     pub(super) output: Format,
     /// Peers of the cluster to ask; without it the node of ./.clawhive/
-    #[arg(long, global = true, value_name = "ADDR[,ADDR]", env = "CLAWHIVE_SERVER", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "ADDR[,ADDR]",
+        env = "CLAWHIVE_SERVER",
+        hide_env_values = true,
+        help_heading = "For all commands"
+    )]
     pub(super) server: Option<String>,
 }
 

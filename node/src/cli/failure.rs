@@ -38,7 +38,10 @@ impl Exit {
 
 /// Why a verb did not do what it was asked for.
 #[derive(Debug, Clone)]
-pub(super) struct Failure {
+pub(super) struct Failure(Box<Told>);
+
+#[derive(Debug, Clone)]
+struct Told {
     exit: Exit,
     /// Stable short name.
     code: &'static str,
@@ -54,7 +57,7 @@ pub(super) struct Failure {
 
 impl Failure {
     pub(super) fn new(exit: Exit, code: &'static str, message: impl Into<String>) -> Self {
-        Self {
+        Self(Box::new(Told {
             exit,
             code,
             message: message.into(),
@@ -63,7 +66,7 @@ impl Failure {
             diagnostics: Vec::new(),
             rendered: None,
             fields: Map::new(),
-        }
+        }))
     }
 
     pub(super) fn usage(message: impl Into<String>) -> Self {
@@ -79,19 +82,21 @@ impl Failure {
     }
 
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.0.hint = Some(hint.into());
         self
     }
 
     pub(super) fn with(mut self, field: &str, value: Value) -> Self {
-        self.fields.insert(field.to_owned(), value);
+        self.0.fields.insert(field.to_owned(), value);
         self
     }
 
     /// A refused definition, with its faults drawn for people.
     pub(super) fn refused(message: String, diagnostics: Vec<Diagnostic>, rendered: String) -> Self {
-        let failure = Self::new(Exit::Usage, "invalid", message);
-        Self { diagnostics, rendered: Some(rendered), ..failure }
+        let mut failure = Self::new(Exit::Usage, "invalid", message);
+        failure.0.diagnostics = diagnostics;
+        failure.0.rendered = Some(rendered);
+        failure
     }
 
     /// Whoever read our output has gone away; there is nobody to tell anything.
@@ -101,16 +106,16 @@ impl Failure {
 
     /// The faults of a definition that a server has refused.
     pub(super) fn diagnostics(&self) -> &[Diagnostic] {
-        &self.diagnostics
+        &self.0.diagnostics
     }
 
     pub(super) fn is_no_server(&self) -> bool {
-        self.code == "unavailable"
+        self.0.code == "unavailable"
     }
 
     /// Tells it, in the format asked for; answers with the exit code.
     pub(super) fn tell(&self, output: &Output) -> u8 {
-        if self.code != "closed" {
+        if self.0.code != "closed" {
             if output.format != Format::Table {
                 // Nowhere to say that nothing can be said.
                 let _ = output.document(&self.document());
@@ -119,33 +124,33 @@ impl Failure {
                 eprint!("{}", self.text(output));
             }
         }
-        self.exit as u8
+        self.0.exit as u8
     }
 
     fn document(&self) -> Value {
         let mut error = Map::new();
-        error.insert("code".into(), json!(self.code));
-        error.insert("message".into(), json!(self.message));
-        error.insert("may_have_been_applied".into(), json!(self.may_have_been_applied));
-        if let Some(hint) = &self.hint {
+        error.insert("code".into(), json!(self.0.code));
+        error.insert("message".into(), json!(self.0.message));
+        error.insert("may_have_been_applied".into(), json!(self.0.may_have_been_applied));
+        if let Some(hint) = &self.0.hint {
             error.insert("hint".into(), json!(hint));
         }
-        if !self.diagnostics.is_empty() {
-            error.insert("diagnostics".into(), self.diagnostics.iter().map(diagnostic_json).collect());
+        if !self.0.diagnostics.is_empty() {
+            error.insert("diagnostics".into(), self.0.diagnostics.iter().map(diagnostic_json).collect());
         }
-        error.extend(self.fields.clone());
+        error.extend(self.0.fields.clone());
         json!({ "error": error })
     }
 
     fn text(&self, output: &Output) -> String {
-        let mut text = match &self.rendered {
+        let mut text = match &self.0.rendered {
             Some(rendered) => rendered.clone(),
-            None => format!("{} {}\n", output.stderr.red("error:"), self.message),
+            None => format!("{} {}\n", output.stderr.red("error:"), self.0.message),
         };
-        if self.may_have_been_applied {
+        if self.0.may_have_been_applied {
             text.push_str("       it may have happened all the same\n");
         }
-        if let Some(hint) = &self.hint {
+        if let Some(hint) = &self.0.hint {
             text.push_str(&format!("{} {hint}\n", output.stderr.cyan("hint:")));
         }
         text
@@ -168,13 +173,14 @@ impl From<Error> for Failure {
             Error::NotAllowed { .. } => (Exit::NotAllowed, None),
             _ => (Exit::Unexpected, None),
         };
-        let failure = Self {
-            may_have_been_applied: error.may_have_been_applied(),
-            hint: hint.map(str::to_owned),
-            ..Self::new(exit, error.code(), error.to_string())
-        };
+        let mut failure = Self::new(exit, error.code(), error.to_string());
+        failure.0.may_have_been_applied = error.may_have_been_applied();
+        failure.0.hint = hint.map(str::to_owned);
         match error {
-            Error::Invalid { diagnostics, .. } => Self { diagnostics, ..failure },
+            Error::Invalid { diagnostics, .. } => {
+                failure.0.diagnostics = diagnostics;
+                failure
+            }
             Error::TooLarge { limit, .. } => failure.with("limit", json!(limit)),
             _ => failure,
         }
@@ -207,7 +213,7 @@ mod tests {
     use expect_test::expect;
 
     fn exit(error: Error) -> u8 {
-        Failure::from(error).exit as u8
+        Failure::from(error).0.exit as u8
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use clawhive_client::Client;
+use clawhive_client::{Builder, Client};
 
 use super::args::Global;
 use super::claim::{Claim, DIRECTORY, Holder};
@@ -13,6 +13,8 @@ use super::trace;
 
 /// A wrong address is told soon.
 const UNREACHABLE_AFTER: Duration = Duration::from_secs(1);
+/// A process that has gone does not come back under its address; its data waits for us.
+const BORROWED_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A client, and the node it asks if that is in this process.
 #[derive(Debug)]
@@ -47,7 +49,7 @@ impl Session {
             return Self::of_own_node(Embedded::start(home, local.work).await?);
         }
         if let Some(servers) = &global.server {
-            return Ok(Self { client: client(servers)?, embedded: None, borrowed: false });
+            return Ok(Self { client: connect(builder(servers))?, embedded: None, borrowed: false });
         }
         let directory = Path::new(DIRECTORY);
         if !local.create && !directory.is_dir() {
@@ -59,7 +61,8 @@ impl Session {
         }
         match Claim::take(directory).await? {
             Holder::Other { addresses } => {
-                Ok(Self { client: client(&addresses)?, embedded: None, borrowed: true })
+                let builder = builder(&addresses).patience(BORROWED_PATIENCE);
+                Ok(Self { client: connect(builder)?, embedded: None, borrowed: true })
             }
             Holder::Us(claim) if claim.nodes() > 1 => {
                 let nodes = claim.nodes();
@@ -73,7 +76,7 @@ impl Session {
     }
 
     fn of_own_node(embedded: Embedded) -> Result<Self, Failure> {
-        let client = client(&embedded.address())?;
+        let client = connect(builder(&embedded.address()))?;
         Ok(Self { client, embedded: Some(embedded), borrowed: false })
     }
 
@@ -90,7 +93,10 @@ impl Session {
     }
 }
 
-fn client(servers: &str) -> Result<Client, Failure> {
-    let builder = Client::builder().servers([servers]).unreachable_after(UNREACHABLE_AFTER);
+fn builder(servers: &str) -> Builder {
+    Client::builder().servers([servers]).unreachable_after(UNREACHABLE_AFTER)
+}
+
+fn connect(builder: Builder) -> Result<Client, Failure> {
     builder.connect_lazy().map_err(|error| Failure::new(Exit::Usage, "usage", error.to_string()))
 }

@@ -117,7 +117,7 @@ mod tests {
               - name: a
                 needs: []
                 outputs:
-                  n: 1
+                  "n": 1
               - name: b
                 needs:
                   - a

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use clawhive_proto::{RunView, TaskRow, TaskState, TaskView};
+use clawhive_proto::{Reason, RunView, TaskRow, TaskState, TaskView};
 use clawhive_statemachine::names;
 use serde_json::Value;
 
@@ -120,9 +120,11 @@ fn tasks_table(tasks: &[&TaskView], now_ms: u64, stream: Stream) -> Table {
             (made, 0 | 1) => made.to_string(),
             (made, most) => format!("{made} of {most}"),
         };
+        let fitting = (stream.width / 3).max(24);
+        let name = if stream.terminal { shortened(&task.name, fitting) } else { task.name.clone() };
         let needs = if stream.terminal { shortened(&task.needs.join(","), 32) } else { task.needs.join(",") };
         table.row([
-            (task.name.clone(), Hue::Bold),
+            (name, Hue::Bold),
             (names::task_state(row.state()), Hue::of_task(row.state())),
             plain(attempts),
             plain(span(row.started_at_ms, row.ended_at_ms, now_ms)),
@@ -136,8 +138,12 @@ fn tasks_table(tasks: &[&TaskView], now_ms: u64, stream: Stream) -> Table {
 /// Why a task is not well: the newest attempt's reason, or the task's own.
 fn why_of_task(task: &TaskView) -> String {
     let row = task.row.clone().unwrap_or_default();
-    if row.state() == TaskState::Succeeded {
-        return String::new();
+    match row.state() {
+        TaskState::Succeeded => return String::new(),
+        // The state says it.
+        TaskState::Cancelled if row.reason() == Reason::Cancelled => return String::new(),
+        TaskState::Cancelled => return names::reason(row.reason()),
+        _ => {}
     }
     match task.attempts.last().map(why_text) {
         Some(why) if !why.is_empty() => shortened(&why, 80),

@@ -1,6 +1,6 @@
 //! `dev`: one process or several, found by the verbs in the same directory.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 
@@ -33,7 +33,7 @@ fn three_nodes_live_and_die_with_their_parent() {
     assert_eq!(place.call("run hello.yaml").ok(), "there are 12 words\n");
     // As hard as it can be: nothing of the parent runs any more, and the children see it.
     dev.end(Signal::KILL);
-    let started = Instant::now();
+    let started = clawhive_node::env::monotonic();
     while (0..3).any(|n| std::net::TcpStream::connect(("127.0.0.1", port + n * 10)).is_ok()) {
         assert!(started.elapsed() < Duration::from_secs(30), "a child outlives its parent");
         std::thread::sleep(Duration::from_millis(100));

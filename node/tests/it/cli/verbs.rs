@@ -18,14 +18,18 @@ fn without_a_server_and_without_data_there_is_a_hint() {
 #[test]
 fn usage_errors_have_their_code_and_stay_one_document() {
     let place = Place::new();
-    for line in ["lss", "run", "show x", "ls --state done", "wait 1 --wait-timeout soon", "logs 1 --attempt 1"] {
+    for line in
+        ["lss", "run", "show x", "ls --state done", "wait 1 --wait-timeout soon", "logs 1 --attempt 1"]
+    {
         let done = place.call(line);
         assert_eq!((done.code, done.stdout.as_str()), (2, ""), "{line}");
         let done = place.call(&format!("{line} -o json"));
         assert_eq!((done.code, done.json()["error"]["code"].as_str()), (2, Some("usage")), "{line}");
     }
     assert!(place.call("lss").stderr.contains("'ls'"), "it names what may have been meant");
-    for verb in ["", "run", "dev", "server", "validate", "submit", "wait", "ls", "show", "logs", "events", "cancel"] {
+    for verb in
+        ["", "run", "dev", "server", "validate", "submit", "wait", "ls", "show", "logs", "events", "cancel"]
+    {
         let help = place.call(&format!("{verb} --help")).ok();
         assert!(help.contains("Examples:"), "{verb}");
     }

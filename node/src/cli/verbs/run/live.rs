@@ -132,10 +132,11 @@ fn rows(board: &Board, stream: Stream, now_ms: u64) -> Vec<String> {
     running.sort_by_key(|(name, running)| (running.since_ms, *name));
     let mut lines: Vec<String> = (running.iter().take(ROWS))
         .map(|(name, running)| {
-            let took = stream.dim(&duration(now_ms.saturating_sub(running.since_ms)));
+            // The time first: a long name may be cut.
+            let took = stream.dim(&format!("{:>6}", duration(now_ms.saturating_sub(running.since_ms))));
             match running.attempt {
-                0 | 1 => format!("{name}  {took}"),
-                attempt => format!("{name}  {took}  attempt {attempt}"),
+                0 | 1 => format!("{took}  {name}"),
+                attempt => format!("{took}  {name}  attempt {attempt}"),
             }
         })
         .collect();
@@ -183,10 +184,10 @@ mod tests {
         let stream = Output::plain(Format::Table).stderr;
         let lines = rows(&board, stream, 4_000);
         assert_eq!(lines.len(), ROWS + 1);
-        assert_eq!(lines[0], "t11  3.0s  attempt 2");
-        assert_eq!(lines[1], "t10  2.9s");
+        assert_eq!(lines[0], "  3.0s  t11  attempt 2");
+        assert_eq!(lines[1], "  2.9s  t10");
         assert_eq!(lines[ROWS], "and 4 more");
-        assert_eq!(headline(&board, stream, 4_000), "12 running  3.0s");
+        assert_eq!(headline(&board, stream, 4_000), "12 running  1.9s");
     }
 
     #[test]
