@@ -38,8 +38,15 @@ tasks:
     let request = clawhive_proto::ReadLogsRequest { run: submitted.run, ..Default::default() };
     assert_eq!(text(&logs(&mut client, request).await), "hello world!\n");
 
-    let kinds: Vec<String> =
-        events(&mut client, submitted.run).await.into_iter().map(|event| event.kind).collect();
+    let events = events(&mut client, submitted.run).await;
+    // A hop costs one commit: the grant travels with the completion that allows it, with its template resolved.
+    let at = |task: &str, kind: &str| {
+        let found = events.iter().find(|event| event.task == task && event.kind == kind);
+        found.map(|event| event.log_index).unwrap()
+    };
+    assert_eq!(at("make", "task_succeeded"), at("pass", "task_dispatched"));
+    assert_eq!(at("pass", "task_succeeded"), at("use", "task_dispatched"));
+    let kinds: Vec<String> = events.into_iter().map(|event| event.kind).collect();
     assert_eq!(kinds.first().unwrap(), "run_submitted");
     assert_eq!(kinds.last().unwrap(), "run_succeeded");
     assert_eq!(kinds.iter().filter(|kind| *kind == "task_succeeded").count(), 3);
