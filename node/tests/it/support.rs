@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use clawhive_node::{Builder, Node};
+use clawhive_node::identity::IdentityError;
+use clawhive_node::{Builder, Node, StartError};
 use clawhive_proto::clawhive_client::ClawhiveClient;
 use clawhive_proto::prost::Message;
 use clawhive_proto::submit_run_request::What;
@@ -126,7 +127,18 @@ impl Hive {
     pub async fn restart(&mut self, index: usize) {
         let builder = builder(self.dirs[index].path());
         let builder = builder.listen(self.addresses[index]).peer_listen(self.peer_addresses[index]);
-        self.nodes[index] = Some(builder.start().await.unwrap());
+        let started = Instant::now();
+        // A process that is being spawned just now holds copies of this process's descriptors, the lock among them, until
+        // it has become its program.
+        let node = loop {
+            match builder.clone().start().await {
+                Err(StartError::Data(IdentityError::InUse { .. })) if started.elapsed() < LONG => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                node => break node.unwrap(),
+            }
+        };
+        self.nodes[index] = Some(node);
     }
 
     /// Starts a stopped node again, at other addresses.
