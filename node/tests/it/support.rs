@@ -33,7 +33,7 @@ pub fn builder(data: &Path) -> Builder {
         .listen(loopback())
         .peer_listen(loopback())
         .slots(4)
-        .lease(Duration::from_secs(3))
+        .lease(Duration::from_secs(5))
         .cache(4 << 20)
         // The machine may be busy with other tests.
         .election(Duration::from_millis(50), Duration::from_millis(300), Duration::from_millis(600))
