@@ -38,16 +38,20 @@ impl Throwaway {
         bail!("`clawhive dev` ended before it was ready (is port {port} in use?)")
     }
 
-    /// Resident memory of all server processes together, in bytes.
+    /// Resident memory of all processes of the nodes together, in bytes. With several nodes the first process only
+    /// supervises and does not count.
     pub fn resident_bytes(&self) -> u64 {
-        let mut pids = vec![self.child.id()];
-        if let Ok(entries) = std::fs::read_dir("/proc") {
-            let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-            pids.extend(numbers.filter(|pid: &u32| parent_of(*pid) == Some(self.child.id())));
+        let root = self.child.id();
+        let mut tree = vec![root];
+        let parents = parents();
+        // Children of children too: each node has a guard.
+        let mut next = 0;
+        while let Some(parent) = tree.get(next).copied() {
+            tree.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+            next += 1;
         }
-        // With several nodes the first process only supervises.
-        let servers = if pids.len() > 1 { &pids[1..] } else { &pids[..] };
-        servers.iter().map(|pid| resident(*pid).unwrap_or(0)).sum()
+        let counted = tree.iter().filter(|pid| self.servers.len() == 1 || **pid != root);
+        counted.map(|pid| resident(*pid).unwrap_or(0)).sum()
     }
 }
 
@@ -58,6 +62,13 @@ impl Drop for Throwaway {
         }
         let _ = self.child.wait();
     }
+}
+
+/// Every process with its parent.
+fn parents() -> Vec<(u32, u32)> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(|pid| Some((pid, parent_of(pid)?))).collect()
 }
 
 fn parent_of(pid: u32) -> Option<u32> {
