@@ -101,7 +101,16 @@ pub enum IdentityError {
 pub struct DataDir {
     path: PathBuf,
     identity: Option<Identity>,
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for DataDir {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a child that is being started at this moment holds a copy of it.
+        if let Err(errno) = flock(&self.lock, FlockOperation::Unlock) {
+            tracing::warn!(path = %self.path.display(), %errno, "the data directory is not unlocked");
+        }
+    }
 }
 
 impl DataDir {
@@ -113,7 +122,7 @@ impl DataDir {
         if identity.is_none() && has_foreign_files(path)? {
             return Err(IdentityError::Foreign { path: path.to_owned() });
         }
-        Ok(DataDir { path: path.to_owned(), identity, _lock: lock })
+        Ok(DataDir { path: path.to_owned(), identity, lock })
     }
 
     /// Where it is.

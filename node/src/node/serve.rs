@@ -1,6 +1,8 @@
 //! The two servers of a node.
 
+use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use clawhive_proto::clawhive_server::ClawhiveServer;
 use clawhive_proto::peer_server::PeerServer;
@@ -13,13 +15,26 @@ use super::{StartError, cut};
 use crate::api::Api;
 use crate::peer::PeerService;
 
+/// How long whoever had the address before may take to leave it: a child that is being started holds a copy of every
+/// descriptor for a moment.
+const LEAVING: Duration = Duration::from_millis(300);
+
 /// Takes an address, with an error that names it.
 pub(super) async fn bind(
     address: SocketAddr,
     whom: &'static str,
 ) -> Result<(TcpListener, SocketAddr), StartError> {
     let fault = |source| StartError::Listen { address, whom, source };
-    let listener = TcpListener::bind(address).await.map_err(fault)?;
+    let started = tokio::time::Instant::now();
+    let listener = loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => break listener,
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && started.elapsed() < LEAVING => {
+                tokio::time::sleep(LEAVING / 10).await;
+            }
+            Err(error) => return Err(fault(error)),
+        }
+    };
     let taken = listener.local_addr().map_err(fault)?;
     Ok((listener, taken))
 }

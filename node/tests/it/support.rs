@@ -3,10 +3,10 @@
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use clawhive_node::identity::IdentityError;
-use clawhive_node::{Builder, Node, StartError};
+use clawhive_node::{Builder, Node};
 use clawhive_proto::clawhive_client::ClawhiveClient;
 use clawhive_proto::prost::Message;
 use clawhive_proto::submit_run_request::What;
@@ -25,6 +25,19 @@ pub const LONG: Duration = Duration::from_secs(60);
 
 pub fn loopback() -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
+}
+
+/// A free port that stays free while a node is down: not one that the system gives to whoever asks for any.
+fn fixed() -> SocketAddr {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = 10_000 + (std::process::id().wrapping_mul(61) + step) % 20_000;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, u16::try_from(port).unwrap()));
+        if std::net::TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
 }
 
 pub fn builder(data: &Path) -> Builder {
@@ -65,7 +78,8 @@ impl Hive {
     /// Starts so many nodes that form one cluster of voters.
     pub async fn start(count: usize) -> Hive {
         let dirs: Vec<TempDir> = (0..count).map(|_| tempfile::tempdir().unwrap()).collect();
-        let first = builder(dirs[0].path()).bootstrap().start().await.unwrap();
+        let first =
+            builder(dirs[0].path()).listen(fixed()).peer_listen(fixed()).bootstrap().start().await.unwrap();
         let seed = first.peer_listen().to_string();
         let mut hive = Hive {
             dirs,
@@ -74,7 +88,13 @@ impl Hive {
             nodes: vec![Some(first)],
         };
         for index in 1..count {
-            let node = builder(hive.dirs[index].path()).join([seed.clone()]).start().await.unwrap();
+            let node = builder(hive.dirs[index].path())
+                .listen(fixed())
+                .peer_listen(fixed())
+                .join([seed.clone()])
+                .start()
+                .await
+                .unwrap();
             hive.addresses.push(node.listen());
             hive.peer_addresses.push(node.peer_listen());
             hive.nodes.push(Some(node));
@@ -127,23 +147,13 @@ impl Hive {
     pub async fn restart(&mut self, index: usize) {
         let builder = builder(self.dirs[index].path());
         let builder = builder.listen(self.addresses[index]).peer_listen(self.peer_addresses[index]);
-        let started = Instant::now();
-        // A process that is being spawned just now holds copies of this process's descriptors, the lock among them, until
-        // it has become its program.
-        let node = loop {
-            match builder.clone().start().await {
-                Err(StartError::Data(IdentityError::InUse { .. })) if started.elapsed() < LONG => {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-                node => break node.unwrap(),
-            }
-        };
-        self.nodes[index] = Some(node);
+        self.nodes[index] = Some(builder.start().await.unwrap());
     }
 
     /// Starts a stopped node again, at other addresses.
     pub async fn restart_elsewhere(&mut self, index: usize) {
-        let node = builder(self.dirs[index].path()).start().await.unwrap();
+        let builder = builder(self.dirs[index].path()).listen(fixed()).peer_listen(fixed());
+        let node = builder.start().await.unwrap();
         self.addresses[index] = node.listen();
         self.peer_addresses[index] = node.peer_listen();
         self.nodes[index] = Some(node);
