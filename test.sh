@@ -48,15 +48,15 @@ check() {
 cargo_test() {
   local name=$1; shift
   local started=$SECONDS
-  cargo test "$@" 2>&1 | tee "$logs/out" | grep -E '^(test result|test .* FAILED|error|warning: unused|---- |thread .* panicked|     Running|   Doc-tests)' || true
-  local status=${PIPESTATUS[0]}
-  local p f i
+  local p f i status=0
+  cargo test --no-fail-fast "$@" >"$logs/out" 2>&1 || status=$?
+  grep -E '^(test result|test .* FAILED|     Running|   Doc-tests)' "$logs/out" | grep -v '^test result: ok. 0 passed; 0 failed; 0 ignored'
   p=$(sed -nE 's/^test result: .* ([0-9]+) passed;.*/\1/p' "$logs/out" | paste -sd+ | bc)
   f=$(sed -nE 's/^test result: .* ([0-9]+) failed;.*/\1/p' "$logs/out" | paste -sd+ | bc)
   i=$(sed -nE 's/^test result: .* ([0-9]+) ignored;.*/\1/p' "$logs/out" | paste -sd+ | bc)
   passed=$((passed + ${p:-0})); skipped=$((skipped + ${i:-0}))
   if [ "$status" != 0 ] || [ "${p:-0}" = 0 ]; then
-    grep -A 40 -E '^(failures:|error)' "$logs/out" | head -n 200
+    grep -A 60 -E '^(failures:|error)' "$logs/out" | head -n 400
     bad "$name" "$(( ${f:-0} > 0 ? ${f:-0} : 1 ))"
   else echo "ok    $name: $p tests ($((SECONDS - started)) s)"; fi
 }

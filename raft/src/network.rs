@@ -124,7 +124,14 @@ impl Link {
             Ok(opened) => opened,
             Err(_) => Err(TransportError::Unreachable("a stream does not open".to_owned())),
         };
-        let replies = self.noted(opened)?;
+        let replies = match self.noted(opened) {
+            Ok(replies) => replies,
+            Err(error) => {
+                // openraft opens the next stream at once, without its own back-off: a dead peer would cost a core.
+                tokio::time::sleep(REOPEN).await;
+                return Err(error);
+            }
+        };
         Ok(Box::pin(stream::unfold(Some(replies), move |replies| {
             let sent = sent.clone();
             async move {
@@ -148,6 +155,9 @@ impl Link {
         })))
     }
 }
+
+/// Pause before a stream that did not open is tried again: short beside an election, long beside a refused connection.
+const REOPEN: Duration = Duration::from_millis(50);
 
 /// Frames without an answer yet, with the time each was sent.
 #[derive(Default)]

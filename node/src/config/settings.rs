@@ -138,7 +138,7 @@ impl Settings {
             election_max: partial.election_max.unwrap_or(Duration::from_millis(300)),
             cache: partial.cache.unwrap_or(64 << 20),
             log_format: partial.log_format.unwrap_or_default(),
-            log_level: partial.log_level.unwrap_or_else(|| "info".to_owned()),
+            log_level: partial.log_level.unwrap_or_else(|| "info,openraft=error".to_owned()),
             shutdown_grace: partial.shutdown_grace.unwrap_or(Duration::from_secs(30)),
             guard: partial.guard,
         };

@@ -42,9 +42,23 @@ impl Child {
         }
     }
 
-    /// Whether a member of the group is left after the leader was reaped.
+    /// Whether a member of the group still lives after the leader was reaped. One that is dead but not yet reaped by its
+    /// new parent, which may take its time, does not count.
     pub(super) fn group_remains(&self) -> bool {
-        rustix::process::test_kill_process_group(self.pid) != Err(Errno::SRCH)
+        rustix::process::test_kill_process_group(self.pid) != Err(Errno::SRCH) && self.group_lives()
+    }
+
+    fn group_lives(&self) -> bool {
+        // What cannot be seen is taken to live; the caller does not wait for ever.
+        let Ok(entries) = std::fs::read_dir("/proc") else { return true };
+        let group = self.pid.as_raw_nonzero().get().to_string();
+        entries.flatten().any(|entry| {
+            // The fields after the name, which may hold anything: state, parent, group.
+            let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { return false };
+            let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+            let state = fields.next();
+            fields.nth(1) == Some(group.as_str()) && !matches!(state, Some("Z" | "X"))
+        })
     }
 
     /// When the leader has ended: kills the rest of its group, then reaps the leader. Does not wait: `WouldBlock` is the

@@ -4,10 +4,11 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
+use tokio::time::Instant;
 
 /// What one round of load showed. Latencies in milliseconds.
 #[derive(Clone, Debug, Serialize)]

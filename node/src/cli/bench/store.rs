@@ -2,12 +2,13 @@
 //! given: A and B alternate within each round, and the medians are compared.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clawhive_proto::clawhive_client::ClawhiveClient;
 use clawhive_proto::{GetKeyRequest, PutKeyRequest, SubmitRunRequest, submit_run_request::What};
 use serde::Serialize;
+use tokio::time::Instant;
 use tokio_stream::StreamExt;
 use tonic::transport::Channel;
 
@@ -246,7 +247,7 @@ impl Stores {
         let mut n = 0u32;
         while started.elapsed() < time {
             let due = started + step * n;
-            tokio::time::sleep_until(due.into()).await;
+            tokio::time::sleep_until(due).await;
             let mut connection = self.clawhive[n as usize % CONNECTIONS].clone();
             let request = put_request(&format!("paced-{n}"));
             puts.spawn(async move { connection.put_key(request).await.map(|_| due.elapsed()) });

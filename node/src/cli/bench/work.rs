@@ -1,6 +1,6 @@
 //! W2 to W5 of the performance goals: real processes through a real cluster, and the bare spawn loop beside them.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clawhive_proto::clawhive_client::ClawhiveClient;
@@ -9,6 +9,7 @@ use clawhive_proto::{
     WatchRunRequest, submit_run_request::What,
 };
 use serde::Serialize;
+use tokio::time::Instant;
 use tokio_stream::StreamExt;
 use tonic::transport::Channel;
 

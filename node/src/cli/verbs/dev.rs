@@ -75,7 +75,13 @@ async fn one(spec: &Spec, mut claim: Claim, output: &Output) -> Result<Exit, Fai
     let mut interrupts = Interrupts::listen()?;
     let builder =
         Node::builder().guard(GUARD).data(&spec.data).listen(spec.listen).peer_listen(spec.peer_listen);
-    let node = builder.bootstrap_if_empty().start().await?;
+    // Not dropped by the select: half started, it cannot be.
+    let mut start = std::pin::pin!(builder.bootstrap_if_empty().start());
+    let node = tokio::select! {
+        node = &mut start => node?,
+        // Half started: what is on disk is whole at any moment, and nothing has been promised to anyone.
+        () = interrupts.next() => std::process::exit(Exit::Done as i32),
+    };
     tokio::select! {
         () = node.ready() => {}
         () = interrupts.next() => return Ok(Exit::Done),

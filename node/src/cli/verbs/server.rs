@@ -35,9 +35,12 @@ pub(in crate::cli) async fn run(args: &ServerArgs) -> Result<Exit, Failure> {
         }
         interrupts
     });
+    // Not dropped by the select: half started, it cannot be.
+    let mut start = std::pin::pin!(builder.start());
     let node = tokio::select! {
-        node = builder.start() => node?,
-        _ = &mut stop => return Ok(Exit::Done),
+        node = &mut start => node?,
+        // Half started: what is on disk is whole at any moment, and nothing has been promised to anyone.
+        _ = &mut stop => std::process::exit(Exit::Done as i32),
     };
     let stopped = tokio::select! {
         () = node.ready() => None,
