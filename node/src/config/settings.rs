@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use super::{ConfigError, Partial};
 
+/// What is logged unless said otherwise: our own news, and of libraries only what has failed.
+const OUR_LOGS: &str = "error,clawhive=info,clawhive_node=info,clawhive_raft=info";
+
 /// More slots than this help nobody.
 const MAX_SLOTS: u32 = 1_000;
 
@@ -138,7 +141,7 @@ impl Settings {
             election_max: partial.election_max.unwrap_or(Duration::from_millis(300)),
             cache: partial.cache.unwrap_or(64 << 20),
             log_format: partial.log_format.unwrap_or_default(),
-            log_level: partial.log_level.unwrap_or_else(|| "info,openraft=error".to_owned()),
+            log_level: partial.log_level.unwrap_or_else(|| OUR_LOGS.to_owned()),
             shutdown_grace: partial.shutdown_grace.unwrap_or(Duration::from_secs(30)),
             guard: partial.guard,
         };
