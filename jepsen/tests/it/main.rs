@@ -1,6 +1,7 @@
 //! The checker checked, and real clusters under faults.
 
 mod cases;
+mod leases;
 mod recorded;
 mod simulation;
 mod support;
