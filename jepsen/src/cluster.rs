@@ -135,6 +135,11 @@ impl Cluster {
         self.options.env = env;
     }
 
+    /// Another binary for every node, from its next start on.
+    pub fn set_binary(&mut self, binary: impl Into<PathBuf>) {
+        self.options.binary = binary.into();
+    }
+
     /// Starts the process of a member; it need not be ready yet.
     pub fn spawn(&mut self, number: usize) -> Result<()> {
         let first = self.members[0].peer_listen.clone();

@@ -1,12 +1,15 @@
 //! Case F-09: the data of the release before goes on; nothing new gets into the log before every node can read it; an
 //! older version refuses what it cannot read, and changes nothing.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use clawhive_client::Client;
 use clawhive_client::proto::RunState;
 use clawhive_jepsen::cluster::{Cluster, Options};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::support::{alone, binary, ended, state, submit};
 
@@ -32,6 +35,22 @@ fn unpack(into: &Path) {
     assert!(done.success());
 }
 
+/// A server of this version over a directory that has its data, and where clients reach it once it is ready.
+fn serve(data: &Path) -> (Child, String) {
+    let mut server = Command::new(binary())
+        .args(["server", "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--data"])
+        .arg(data)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let listen = line.split_whitespace().find_map(|word| word.strip_prefix("listen=")).expect("a ready line");
+    (server, listen.to_owned())
+}
+
 fn format_of(data: &Path) -> u64 {
     let identity = std::fs::read_to_string(data.join("identity.json")).unwrap();
     serde_json::from_str::<serde_json::Value>(&identity).unwrap()["format"].as_u64().unwrap()
@@ -49,11 +68,8 @@ fn data_of_release_0_1_goes_on_and_that_release_refuses_it_afterwards() {
         let data = folder.path().join("data");
         unpack(&data);
         assert_eq!(format_of(&data), 1);
-        let mut options = Options::new(1, binary());
-        options.data.insert(0, data.clone());
-        options.restart = true;
-        let mut cluster = Cluster::start(options).await.unwrap();
-        let client = cluster.client().unwrap();
+        let (mut server, listen) = serve(&data);
+        let client = Client::builder().servers([listen.as_str()]).connect_lazy().unwrap();
         // What was unfinished goes on: its attempt is lost, the next one runs.
         let view = client.get_run(3).await.unwrap();
         assert_eq!(view.run.as_ref().unwrap().workflow, "unfinished");
@@ -68,7 +84,9 @@ fn data_of_release_0_1_goes_on_and_that_release_refuses_it_afterwards() {
         assert_eq!((again.run, again.version), (4, 1));
         assert_eq!(state(&ended(&client, 4, Duration::from_secs(30)).await), RunState::Succeeded);
         assert_eq!(client.cluster_status().await.unwrap().level, 2);
-        cluster.stop(0, Duration::from_secs(20)).await.unwrap();
+        let pid = Pid::from_raw(i32::try_from(server.id()).unwrap()).unwrap();
+        kill_process(pid, Signal::TERM).unwrap();
+        assert!(server.wait().unwrap().success());
         assert_eq!(format_of(&data), 2);
 
         if let Some(old) = old_binary() {
@@ -108,7 +126,7 @@ fn a_rolling_upgrade_holds_new_things_back_until_every_node_can_do_them() {
         let mut cluster = Cluster::start(options).await.unwrap();
         let client = cluster.client().unwrap();
         let mut runs = vec![submit(&client, HELLO).await];
-        cluster.use_binary(binary());
+        cluster.set_binary(binary());
         for node in 0..3 {
             let server = cluster.members[node].listen.clone();
             assert!(cluster.stop(node, Duration::from_secs(30)).await.unwrap());
