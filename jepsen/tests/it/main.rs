@@ -4,5 +4,6 @@ mod cases;
 mod leases;
 mod recorded;
 mod simulation;
+mod snapshots;
 mod support;
 mod three_nodes;
