@@ -76,11 +76,13 @@ pub(super) async fn resume(
     timeout: Duration,
 ) -> Result<ResumeClusterResponse, ApiError> {
     let request_id = check::request_id(request.request_id)?;
-    let suspended = read::cluster(&view(ctx, false, timeout).await?).suspended;
-    if suspended {
+    let view = view(ctx, false, timeout).await?;
+    // A repeat gets the first answer.
+    let resumed = read::cluster(&view).suspended || read::is_remembered(&view, &request_id);
+    if resumed {
         propose(ctx, request_id, Kind::ResumeCluster(ResumeCluster {}), timeout).await?;
     }
-    Ok(ResumeClusterResponse { resumed: suspended })
+    Ok(ResumeClusterResponse { resumed })
 }
 
 async fn propose(ctx: &Context, request_id: Vec<u8>, kind: Kind, timeout: Duration) -> Result<u64, ApiError> {

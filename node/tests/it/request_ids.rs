@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use clawhive_proto::{
-    CancelRunRequest, GetKeyRequest, ListRunsRequest, PutKeyRequest, PutWorkflowRequest, SubmitRunRequest,
-    SubmitRunsRequest, submit_result,
+    CancelRunRequest, CheckDigestsRequest, GetKeyRequest, ListRunsRequest, PutKeyRequest, PutWorkflowRequest,
+    ResumeClusterRequest, SubmitRunRequest, SubmitRunsRequest, submit_result,
 };
 
 use crate::support::*;
@@ -13,11 +13,29 @@ use crate::support::*;
 const API: &str = include_str!("../../../proto/proto/clawhive/v1/api.proto");
 
 /// Calls that only read, or tell something.
-const READS: &[&str] =
-    &["GetRun", "ListRuns", "WatchRun", "ListEvents", "ReadLogs", "ListNodes", "ClusterStatus", "GetKey"];
+const READS: &[&str] = &[
+    "GetRun",
+    "ListRuns",
+    "WatchRun",
+    "ListEvents",
+    "ReadLogs",
+    "ListNodes",
+    "ClusterStatus",
+    "GetKey",
+    "SaveSnapshot",
+];
 
 /// Calls that write, each with a request id of its own or, as a batch, with one for each part.
-const WRITES: &[&str] = &["PutWorkflow", "SubmitRun", "SubmitRuns", "CancelRun", "PutKey", "PutKeys"];
+const WRITES: &[&str] = &[
+    "PutWorkflow",
+    "SubmitRun",
+    "SubmitRuns",
+    "CancelRun",
+    "PutKey",
+    "PutKeys",
+    "CheckDigests",
+    "ResumeCluster",
+];
 
 /// Name and request of each call.
 fn calls() -> BTreeMap<&'static str, &'static str> {
@@ -119,5 +137,15 @@ async fn a_repeat_of_any_write_gets_the_first_answer_and_changes_nothing() {
     let first = puts(8).await;
     assert_eq!(puts(8).await, first);
     assert_eq!(puts(6).await, oldest, "the same id, whichever way it comes");
+
+    let check = CheckDigestsRequest { request_id: id(9) };
+    let first = client.check_digests(check.clone()).await.unwrap().into_inner();
+    assert!(first.equal && first.log_index > 0);
+    assert_eq!(client.check_digests(check).await.unwrap().into_inner(), first);
+    // Nothing was suspended; a cluster that was is another test.
+    let resume = ResumeClusterRequest { request_id: id(10) };
+    for _ in 0..2 {
+        assert!(!client.resume_cluster(resume.clone()).await.unwrap().into_inner().resumed);
+    }
     hive.shutdown().await;
 }
