@@ -27,11 +27,22 @@ use crate::wire::{self, WireOffer, WireOfferReply, WireSnapshotStart};
 /// A transfer whose sender is gone lets go of the part within this time; the next one waits for it.
 const HAND_OVER: Duration = Duration::from_secs(10);
 
+/// A sender that says nothing for this long is gone, whatever the connection says.
+const SILENCE: Duration = Duration::from_secs(15);
+
 /// Chunks that have arrived and wait for the disk.
 const QUEUE: usize = 8;
 
 fn refused(error: impl std::fmt::Display) -> HandleError {
     HandleError::Snapshot(error.to_string())
+}
+
+/// The next chunk, unless the sender has fallen silent.
+async fn next(
+    chunks: &mut BoxStream<'static, io::Result<Bytes>>,
+) -> Result<Option<io::Result<Bytes>>, HandleError> {
+    let next = tokio::time::timeout(SILENCE, chunks.next()).await;
+    next.map_err(|_| refused("its sender has fallen silent"))
 }
 
 impl Core {
@@ -56,7 +67,7 @@ impl Core {
         mut chunks: BoxStream<'static, io::Result<Bytes>>,
     ) -> Result<Bytes, HandleError> {
         let turn = self.turn().await?;
-        let first = match chunks.next().await {
+        let first = match next(&mut chunks).await? {
             Some(Ok(first)) => first,
             Some(Err(error)) => return Err(refused(error)),
             None => return Err(HandleError::Malformed("an empty snapshot".to_owned())),
@@ -113,7 +124,7 @@ impl Core {
         let (checked, total) = (start.checked, start.bytes);
         let mut at = start.offset;
         let feeding = async move {
-            while let Some(chunk) = chunks.next().await {
+            while let Some(chunk) = next(&mut chunks).await? {
                 let chunk = wire::read_chunk(chunk.map_err(refused)?, checked).ok_or_else(|| {
                     tracing::warn!(
                         at,

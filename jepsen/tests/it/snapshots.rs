@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use clawhive_client::Client;
+use clawhive_client::proto::GetKeyRequest;
 use clawhive_jepsen::cluster::{Cluster, Options};
 use clawhive_jepsen::proxy::Proxy;
 use futures::StreamExt;
@@ -183,6 +184,60 @@ fn a_node_killed_while_it_receives_or_installs_has_one_state_or_the_other() {
             assert!(!installing.exists() && !half("part-"), "something half done was left");
         }
         assert!(caught[0] > 0 && caught[1] > 0, "killed in the middle: {caught:?}");
+    });
+}
+
+#[test]
+fn a_leader_killed_while_it_builds_or_sends_loses_nothing() {
+    alone(|| async {
+        let mut cluster =
+            start(&[("CLAWHIVE_SNAPSHOT_ENTRIES", "60"), ("CLAWHIVE_SNAPSHOT_KEEP", "10")]).await;
+        let client = cluster.client().unwrap();
+        let wire = Proxy::start(cluster.members[2].peer_listen.clone()).await.unwrap();
+        cluster.members[2].env = vec![("CLAWHIVE_PEER_ADVERTISE".to_owned(), wire.address.clone())];
+        cluster.kill(2).unwrap();
+        cluster.restart(2).await.unwrap();
+        caught_up(&cluster, 2).await;
+
+        // While it sends: slowly, so that there is time for it.
+        cluster.kill(2).unwrap();
+        put(&client, 0..150, 64 * 1024).await;
+        wire.limit(3 << 20);
+        cluster.spawn(2).unwrap();
+        let parts = cluster.members[2].data.join("raft/snapshots");
+        until("a part", async || {
+            let found = std::fs::read_dir(&parts).into_iter().flatten().flatten();
+            found.filter_map(|entry| entry.metadata().ok().map(|meta| (entry, meta))).any(|(entry, meta)| {
+                entry.file_name().to_string_lossy().starts_with("part-") && meta.len() > 1 << 20
+            })
+        })
+        .await;
+        let leader = cluster.leader().await.expect("a leader");
+        assert!(cluster.log_of(leader).contains("sending a snapshot"), "the sender is killed");
+        cluster.kill(leader).unwrap();
+        cluster.restart(leader).await.unwrap();
+        wire.limit(0);
+        caught_up(&cluster, 2).await;
+        assert_equal(&cluster).await;
+
+        // While it builds.
+        let leader = cluster.wait_leader(PATIENCE).await.unwrap();
+        let building = cluster.members[leader].data.join("raft/snapshots/building.snap");
+        let mut key = 200;
+        let limit = Instant::now() + PATIENCE;
+        while !building.exists() {
+            put(&client, key..key + 4, 64 * 1024).await;
+            key += 4;
+            assert!(Instant::now() < limit, "nothing is built");
+        }
+        cluster.kill(leader).unwrap();
+        cluster.restart(leader).await.unwrap();
+        caught_up(&cluster, leader).await;
+        for key in [0, 149, 200, key - 1] {
+            let get = GetKeyRequest { namespace: "test".into(), key: format!("key-{key}"), stale: false };
+            assert!(client.get_key(get).await.unwrap().found, "key {key} is lost");
+        }
+        assert_equal(&cluster).await;
     });
 }
 

@@ -3,12 +3,13 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clawhive_node::backup::{self, Contents, RestoreError};
 use clawhive_raft::BackupError;
 use futures::StreamExt;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::cli::args::{Global, SnapshotRestoreArgs, SnapshotSaveArgs};
 use crate::cli::failure::{Exit, Failure};
