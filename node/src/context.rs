@@ -10,6 +10,7 @@ use crate::claw::LogStore;
 use crate::env::Clock;
 use crate::leader::{Beats, Health};
 use crate::peer::{Identity, Links};
+use crate::storage::Storage;
 
 /// What the parts of one node have in common.
 pub(crate) struct Context {
@@ -23,6 +24,8 @@ pub(crate) struct Context {
     pub(crate) clock: Arc<Clock>,
     /// Beats that reached it as the leader.
     pub(crate) beats: Beats,
+    /// How its disk does.
+    pub(crate) storage: Storage,
     /// Whether its leader loops are alive.
     pub(crate) health: Health,
     /// Logs of the attempts that ran here; set when the claw has started. Weak: they hold on to the claw, and the claw to
@@ -65,6 +68,7 @@ impl Context {
             term: status.term,
             leader: status.is_leader,
             version: VERSION.to_owned(),
+            disk_trouble: self.storage.trouble().map(|trouble| trouble.to_string()).unwrap_or_default(),
         }
     }
 }

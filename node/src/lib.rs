@@ -12,6 +12,7 @@ pub mod import;
 mod leader;
 pub mod node;
 pub mod peer;
+pub mod storage;
 pub mod template;
 
 pub use node::{Builder, Node, StartError};

@@ -11,6 +11,7 @@ use futures::{Stream, StreamExt};
 use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::{OptionalSend, RaftSnapshotBuilder, Snapshot};
 
+use crate::disk::{Room, is_full};
 use crate::snapshot::{self, Reader, Shelf, SnapshotError, SnapshotFile};
 use crate::state::State;
 use crate::types::{LogEntry, LogId, SnapshotMeta, StoredMembership, TypeConfig};
@@ -28,11 +29,19 @@ pub(crate) type RaftSnapshot = openraft::alias::SnapshotOf<TypeConfig, SnapshotF
 pub(crate) struct Machine {
     state: Arc<State>,
     shelf: Shelf,
+    /// Where a snapshot in the making waits on a full disk.
+    room: Arc<Room>,
 }
 
 impl Machine {
     pub(crate) fn new(state: Arc<State>, shelf: Shelf) -> Machine {
-        Machine { state, shelf }
+        Machine { state, shelf, room: Arc::default() }
+    }
+
+    /// Lets it wait there for room on a full disk, instead of failing.
+    pub(crate) fn with_room(mut self, room: Arc<Room>) -> Machine {
+        self.room = room;
+        self
     }
 
     /// A thread of its own for what takes long.
@@ -70,7 +79,9 @@ impl Machine {
     fn build(&self) -> io::Result<RaftSnapshot> {
         let durable = self.state.flushed()?;
         let scratch = self.shelf.scratch("building.snap");
-        snapshot::write(&scratch, self.shelf.cluster_id(), &durable)?;
+        self.room.wait("a snapshot", is_full, || {
+            snapshot::write(&scratch, self.shelf.cluster_id(), &durable)
+        })?;
         self.shelf.put(&scratch, durable.facts.applied).map_err(io::Error::other)?;
         self.current()?.ok_or_else(|| io::Error::other("the snapshot just built is gone"))
     }

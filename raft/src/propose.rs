@@ -39,6 +39,8 @@ enum Miss {
     Unknown,
     /// This replica has stopped.
     Stopped,
+    /// Certainly not proposed: the leader's disk has no room.
+    NoSpace(String),
 }
 
 impl Core {
@@ -79,6 +81,9 @@ impl Core {
                 Miss::Not => {}
                 Miss::Unknown => maybe = true,
                 Miss::Stopped => return Err(ProposeError::Shutdown { may_have_been_applied: true }),
+                Miss::NoSpace(message) => {
+                    return Err(ProposeError::NoSpace { message, may_have_been_applied: maybe });
+                }
             }
             if maybe && !repeatable {
                 return Err(ProposeError::LeaderLost);
@@ -108,12 +113,16 @@ impl Core {
                 Err(Miss::Not) => Err(ProposeError::NotLeader { leader: self.status.borrow().leader }),
                 Err(Miss::Unknown) => Err(ProposeError::LeaderLost),
                 Err(Miss::Stopped) => Err(ProposeError::Shutdown { may_have_been_applied: true }),
+                Err(Miss::NoSpace(message)) => {
+                    Err(ProposeError::NoSpace { message, may_have_been_applied: false })
+                }
             },
             error = self.hopeless(start, deadline_after(start, timeout)) => Err(error.into_propose(true)),
         }
     }
 
     async fn local(&self, proposal: Proposal) -> Result<Landed, Miss> {
+        (self.admit)(&proposal).map_err(|full| Miss::NoSpace(full.message))?;
         let proposal = (self.prepare)(proposal);
         let (answer, landed) = oneshot::channel();
         if self.queue.send(Pending { proposal, answer }).await.is_err() {
@@ -152,6 +161,9 @@ impl Core {
                         Ok(Landed { log_index, outcomes })
                     }
                     Some(propose_reply::Result::NotLeader(_)) => Err(Miss::Not),
+                    Some(propose_reply::Result::Error(PeerError { message, no_space: true, .. })) => {
+                        Err(Miss::NoSpace(message))
+                    }
                     Some(propose_reply::Result::Error(PeerError {
                         may_have_been_applied: false, ..
                     })) => Err(Miss::Not),
@@ -172,7 +184,7 @@ impl Core {
             propose_reply::Result::NotLeader(NotLeader { leader })
         };
         let unknown = |message: String| {
-            propose_reply::Result::Error(PeerError { message, may_have_been_applied: true })
+            propose_reply::Result::Error(PeerError { message, may_have_been_applied: true, no_space: false })
         };
         let result = if self.status.borrow().leader != Some(self.node_id) {
             not_leader()
@@ -185,6 +197,11 @@ impl Core {
                     Err(Miss::Not) => not_leader(),
                     Err(Miss::Unknown) => unknown("leadership was lost".to_owned()),
                     Err(Miss::Stopped) => unknown("shutting down".to_owned()),
+                    Err(Miss::NoSpace(message)) => propose_reply::Result::Error(PeerError {
+                        message,
+                        may_have_been_applied: false,
+                        no_space: true,
+                    }),
                 },
                 error = self.hopeless(start, deadline) => {
                     unknown(error.into_propose(true).to_string())

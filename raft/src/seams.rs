@@ -5,6 +5,7 @@ use std::sync::Arc;
 use clawhive_proto::Proposal;
 
 use crate::disk::{Disk, RealDisk};
+use crate::error::NoSpace;
 use crate::statefile::Backend;
 use crate::transport::Transport;
 
@@ -20,6 +21,9 @@ pub type AbortHook = Arc<dyn Fn(&str) + Send + Sync>;
 /// Called by the leader with each proposal before it is appended; may put commands behind those that are there.
 pub type PrepareHook = Arc<dyn Fn(Proposal) -> Proposal + Send + Sync>;
 
+/// Asked by the leader before it takes a proposal: has the disk room for what it adds?
+pub type AdmitHook = Arc<dyn Fn(&Proposal) -> Result<(), NoSpace> + Send + Sync>;
+
 /// The outside of a replica.
 #[derive(Clone)]
 pub struct Seams {
@@ -27,6 +31,7 @@ pub struct Seams {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) abort: AbortHook,
     pub(crate) prepare: PrepareHook,
+    pub(crate) admit: AdmitHook,
     /// Where the log lives.
     pub(crate) disk: Arc<dyn Disk>,
     /// Replaces redb's file; only tests of this crate do.
@@ -41,6 +46,7 @@ impl Seams {
             clock,
             abort: Arc::new(abort_process),
             prepare: Arc::new(|proposal| proposal),
+            admit: Arc::new(|_| Ok(())),
             disk: Arc::new(RealDisk),
             state_backend: None,
         }
@@ -57,6 +63,13 @@ impl Seams {
     #[must_use]
     pub fn with_abort(mut self, abort: AbortHook) -> Seams {
         self.abort = abort;
+        self
+    }
+
+    /// Lets the leader refuse proposals for want of room on its disk.
+    #[must_use]
+    pub fn with_admit(mut self, admit: AdmitHook) -> Seams {
+        self.admit = admit;
         self
     }
 

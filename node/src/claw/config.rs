@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::storage::Space;
 
 /// Settings of one claw.
 #[derive(Clone, Debug)]
@@ -31,6 +34,8 @@ pub struct ClawConfig {
     /// [`guard`](super::guard): it ends the processes of this node should the node die without a word. Absent: they run
     /// on until this node starts again.
     pub guard: Option<PathBuf>,
+    /// The volume of the data directory: output ends before it is full. Absent: it is written until the disk refuses it.
+    pub space: Option<Arc<Space>>,
 }
 
 impl ClawConfig {
@@ -48,6 +53,7 @@ impl ClawConfig {
             base_env: BaseEnv::of_process(),
             stop_grace: Duration::from_secs(5),
             guard: None,
+            space: None,
         }
     }
 

@@ -63,6 +63,7 @@ fn over(error: ProposeError) -> Result<ProposeError, Over> {
         ProposeError::NoQuorum { .. }
         | ProposeError::Timeout { .. }
         | ProposeError::LeaderLost
+        | ProposeError::NoSpace { .. }
         | ProposeError::TooLarge { .. } => Ok(error),
     }
 }

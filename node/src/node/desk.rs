@@ -37,7 +37,7 @@ impl Desk for NodeDesk {
             commands: vec![Command { kind: Some(Kind::AddNode(request)) }],
         };
         let error = |message: String, may_have_been_applied| {
-            join_reply::Result::Error(PeerError { message, may_have_been_applied })
+            join_reply::Result::Error(PeerError { message, may_have_been_applied, no_space: false })
         };
         let result = match self.ctx.replica.propose(proposal, ADMISSION).await {
             Err(refused) => error(refused.to_string(), refused.may_have_been_applied()),
