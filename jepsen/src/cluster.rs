@@ -1,6 +1,7 @@
 //! A cluster of real server processes on loopback: started, killed, restarted, stopped, asked. Owns the processes and
 //! their directories; must not know what they are used for.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -29,12 +30,24 @@ pub struct Options {
     pub slots: Vec<u32>,
     /// Lease of the claws.
     pub lease: Option<Duration>,
+    /// Where the data of some nodes is, in the order of nodes; else in the temporary directory.
+    pub data: BTreeMap<usize, PathBuf>,
+    /// More variables for all nodes; `{node}` in a value is the number of the node, from 1.
+    pub env: Vec<(String, String)>,
 }
 
 impl Options {
     /// Nodes of a binary, all else as the product has it.
     pub fn new(nodes: usize, binary: impl Into<PathBuf>) -> Options {
-        Options { nodes, binary: binary.into(), out: None, slots: Vec::new(), lease: None }
+        Options {
+            nodes,
+            binary: binary.into(),
+            out: None,
+            slots: Vec::new(),
+            lease: None,
+            data: BTreeMap::new(),
+            env: Vec::new(),
+        }
     }
 }
 
@@ -89,7 +102,10 @@ impl Cluster {
             let member = Member {
                 listen: format!("127.0.0.1:{}", free_port()?),
                 peer_listen: format!("127.0.0.1:{}", free_port()?),
-                data: cluster._home.path().join(format!("node{}", number + 1)),
+                data: match cluster.options.data.get(&number) {
+                    Some(data) => data.clone(),
+                    None => cluster._home.path().join(format!("node{}", number + 1)),
+                },
                 id: 0,
                 process: None,
                 starts: 0,
@@ -126,6 +142,9 @@ impl Cluster {
         {
             command.env_remove(name);
         }
+        for (name, value) in &self.options.env {
+            command.env(name, value.replace("{node}", &(number + 1).to_string()));
+        }
         if let Some(slots) = self.options.slots.get(number).or(self.options.slots.last()) {
             command.env("CLAWHIVE_SLOTS", slots.to_string());
         }
@@ -145,6 +164,45 @@ impl Cluster {
 
     fn log(&self, number: usize, start: u32, kind: &str) -> PathBuf {
         self.out.join(format!("node{}.{start}.{kind}", number + 1))
+    }
+
+    /// What the newest process of a member has written to standard error.
+    pub fn stderr(&self, number: usize) -> String {
+        let log = self.log(number, self.members[number].starts, "log");
+        String::from_utf8_lossy(&std::fs::read(log).unwrap_or_default()).into_owned()
+    }
+
+    /// Waits until the newest process of a member has written this to standard error.
+    pub async fn wait_stderr(&self, number: usize, text: &str, patience: Duration) -> Result<()> {
+        let until = Instant::now() + patience;
+        while !self.stderr(number).contains(text) {
+            if Instant::now() > until {
+                bail!("node {} did not say {text:?} within {patience:?}: {}", number + 1, self.stderr(number));
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until the process of a member has ended by itself. The exit code, none after a signal.
+    pub async fn ended(&mut self, number: usize, patience: Duration) -> Result<Option<i32>> {
+        let until = Instant::now() + patience;
+        while Instant::now() < until {
+            let Some(process) = &mut self.members[number].process else {
+                bail!("node {} does not run", number + 1)
+            };
+            if let Some(status) = process.try_wait()? {
+                self.members[number].process = None;
+                return Ok(status.code());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        bail!("node {} did not end within {patience:?}", number + 1)
+    }
+
+    /// Sends a signal to the process of a member.
+    pub fn terminate(&self, number: usize) -> Result<()> {
+        self.signal(number, Signal::TERM)
     }
 
     /// Where the output of the nodes is.

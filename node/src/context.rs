@@ -16,6 +16,8 @@ use crate::storage::Storage;
 pub(crate) struct Context {
     /// Who this node is.
     pub(crate) me: Identity,
+    /// The highest level that it says it can do: see [`clawhive_statemachine::level`].
+    pub(crate) level: u32,
     /// Its replica.
     pub(crate) replica: Replica,
     /// Its connections to peers.
@@ -69,6 +71,7 @@ impl Context {
             leader: status.is_leader,
             version: VERSION.to_owned(),
             disk_trouble: self.storage.trouble().map(|trouble| trouble.to_string()).unwrap_or_default(),
+            level: self.level,
         }
     }
 }

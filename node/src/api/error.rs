@@ -127,6 +127,7 @@ impl From<ProposeError> for ApiError {
             ProposeError::NoQuorum { .. } => ErrorCode::NoQuorum,
             ProposeError::Timeout { .. } => ErrorCode::Timeout,
             ProposeError::NoSpace { .. } => ErrorCode::NoSpace,
+            ProposeError::NotYet(_) => ErrorCode::Conflict,
             ProposeError::TooLarge { bytes, .. } => return ApiError::too_large("the write", *bytes),
             ProposeError::NotLeader { .. }
             | ProposeError::LeaderLost
@@ -160,6 +161,7 @@ impl From<Rejection> for ApiError {
             | RejectionCode::Renewed
             | RejectionCode::NoSlot => ErrorCode::Conflict,
             RejectionCode::UnknownClaw => ErrorCode::NotFound,
+            RejectionCode::NotYet => ErrorCode::Conflict,
             RejectionCode::Unspecified => ErrorCode::Internal,
         };
         ApiError::new(code, rejection.message)

@@ -45,6 +45,7 @@ const SETTINGS: [(&str, Setter); 19] = [
     ("log_format", |to, raw| set(&mut to.log_format, text(raw).and_then(|text| LogFormat::parse(&text)))),
     ("log_level", |to, raw| set(&mut to.log_level, text(raw))),
     ("shutdown_grace", |to, raw| set(&mut to.shutdown_grace, duration(raw))),
+    ("level", |to, raw| set(&mut to.level, number(raw))),
 ];
 
 /// The names of all settings.

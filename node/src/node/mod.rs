@@ -16,7 +16,8 @@ mod shutdown;
 mod start;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -45,7 +46,8 @@ pub struct Node {
     cut: watch::Sender<bool>,
     servers: JoinSet<()>,
     tasks: JoinSet<()>,
-    data: DataDir,
+    data: Arc<Mutex<DataDir>>,
+    data_dir: PathBuf,
 }
 
 impl std::fmt::Debug for Node {
@@ -82,7 +84,7 @@ impl Node {
 
     /// Its data directory.
     pub fn data_dir(&self) -> &std::path::Path {
-        self.data.path()
+        &self.data_dir
     }
 
     /// The node that leads, as far as this one knows.

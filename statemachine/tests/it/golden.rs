@@ -35,7 +35,7 @@ fn fixed(name: &str, encoded: &[u8]) -> Vec<u8> {
 }
 
 /// The message is encoded as before, and the bytes of before read as this message.
-fn golden<M: Message + Default + PartialEq + std::fmt::Debug>(name: &str, message: M) {
+pub(crate) fn golden<M: Message + Default + PartialEq + std::fmt::Debug>(name: &str, message: M) {
     let stored = fixed(name, &message.encode_to_vec());
     assert_eq!(M::decode(&stored[..]).unwrap(), message, "{name} reads otherwise than before");
 }
@@ -167,6 +167,7 @@ fn commands() {
                 peer_listen: "a:2".into(),
                 role: NodeRole::Claw as i32,
                 version: "0.1.0".into(),
+                level: 0,
             }),
         ),
         (
@@ -175,7 +176,7 @@ fn commands() {
         ),
         ("delete_key", Kind::DeleteKey(DeleteKey { namespace: "n".into(), key: "k".into() })),
     ];
-    assert_eq!(commands.len(), 16, "each command has its bytes here");
+    assert_eq!(commands.len(), 16, "each command of level 1 has its bytes here");
     for (name, kind) in commands {
         golden(&format!("command/{name}"), Command { kind: Some(kind) });
     }
@@ -215,7 +216,7 @@ fn rows() {
     let labels = || [("zone".to_string(), "a".to_string())].into();
     golden(
         "row/meta",
-        Meta { last_time_ms: 1, next_run: 2, next_workflow: 3, next_ready: 4, next_backlog: 5 },
+        Meta { last_time_ms: 1, next_run: 2, next_workflow: 3, next_ready: 4, next_backlog: 5, level: 0 },
     );
     golden("row/workflow", WorkflowRow { uid: 1, latest_version: 2, latest_hash: vec![3; 32] });
     golden(
@@ -404,4 +405,10 @@ fn keys_and_table_numbers() {
     fixed("keys", &all);
     fixed("ready_value", &key::task(run, index));
     fixed("held_value", &key::held_value(index));
+}
+
+#[test]
+fn levels() {
+    golden("command/raise_level", Command { kind: Some(Kind::RaiseLevel(RaiseLevel { level: 2 })) });
+    golden("row/meta_level", Meta { level: 2, ..Meta::default() });
 }
