@@ -177,7 +177,11 @@ impl Cluster {
         let until = Instant::now() + patience;
         while !self.stderr(number).contains(text) {
             if Instant::now() > until {
-                bail!("node {} did not say {text:?} within {patience:?}: {}", number + 1, self.stderr(number));
+                bail!(
+                    "node {} did not say {text:?} within {patience:?}: {}",
+                    number + 1,
+                    self.stderr(number)
+                );
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }

@@ -120,7 +120,9 @@ impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Trouble::NoSpace(measure) => write!(f, "no space left: {measure}"),
-            Trouble::Hangs(long) => write!(f, "a write to the disk has not returned for {:.1} s", long.as_secs_f64()),
+            Trouble::Hangs(long) => {
+                write!(f, "a write to the disk has not returned for {:.1} s", long.as_secs_f64())
+            }
         }
     }
 }

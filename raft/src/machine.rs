@@ -79,9 +79,8 @@ impl Machine {
     fn build(&self) -> io::Result<RaftSnapshot> {
         let durable = self.state.flushed()?;
         let scratch = self.shelf.scratch("building.snap");
-        self.room.wait("a snapshot", is_full, || {
-            snapshot::write(&scratch, self.shelf.cluster_id(), &durable)
-        })?;
+        self.room
+            .wait("a snapshot", is_full, || snapshot::write(&scratch, self.shelf.cluster_id(), &durable))?;
         self.shelf.put(&scratch, durable.facts.applied).map_err(io::Error::other)?;
         self.current()?.ok_or_else(|| io::Error::other("the snapshot just built is gone"))
     }

@@ -25,8 +25,8 @@ use crate::machine::Machine;
 use crate::network::Network;
 use crate::options::Options;
 use crate::reach::Reach;
-use crate::rebuild::Parts;
 use crate::reads::{self, Rounds, Waiting};
+use crate::rebuild::Parts;
 use crate::seams::{AdmitHook, PrepareHook, Seams};
 use crate::snapshot::Shelf;
 use crate::state::State;
@@ -283,7 +283,9 @@ impl Replica {
             }
         };
         if tokio::time::timeout(CLOSE_WITHIN, closing).await.is_err() {
-            tracing::error!("the disk does not answer: going without a last sync, what was acknowledged is safe");
+            tracing::error!(
+                "the disk does not answer: going without a last sync, what was acknowledged is safe"
+            );
             self.core.state.fatal.stand_down();
             self.core.room.close();
             return;

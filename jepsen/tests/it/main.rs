@@ -1,7 +1,9 @@
 //! The checker checked, and real clusters under faults.
 
 mod cases;
+mod disk;
 mod recorded;
+mod sigterm;
 mod simulation;
 mod support;
 mod three_nodes;

@@ -170,9 +170,10 @@ impl From<Error> for Failure {
                 (Exit::NoServer, Some("is it running, and does --server or CLAWHIVE_SERVER name it?"))
             }
             Error::Timeout { .. } => (Exit::NoServer, None),
-            Error::NoSpace { .. } => {
-                (Exit::NoServer, Some("free some space on that node, or add a node with more; then try again"))
-            }
+            Error::NoSpace { .. } => (
+                Exit::NoServer,
+                Some("free some space on that node, or add a node with more; then try again"),
+            ),
             Error::NotAllowed { .. } => (Exit::NotAllowed, None),
             _ => (Exit::Unexpected, None),
         };

@@ -25,7 +25,7 @@ enum Raw {
 type Setter = fn(&mut Partial, Raw) -> Result<(), String>;
 
 /// Every setting by name.
-const SETTINGS: [(&str, Setter); 19] = [
+const SETTINGS: [(&str, Setter); 20] = [
     ("data", |to, raw| set(&mut to.data, text(raw).map(Into::into))),
     ("listen", |to, raw| set(&mut to.listen, address(raw))),
     ("peer_listen", |to, raw| set(&mut to.peer_listen, address(raw))),

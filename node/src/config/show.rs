@@ -19,25 +19,39 @@ pub struct Shown {
 type Look = (&'static str, fn(&Partial) -> bool, fn(&Settings) -> String);
 
 /// Every setting: whether a source names it, and its value in the end.
-const LOOKS: [Look; 19] = [
+const LOOKS: [Look; 20] = [
     ("data", |p| p.data.is_some(), |s| quoted(s.data.display())),
     ("listen", |p| p.listen.is_some(), |s| quoted(s.listen)),
     ("peer_listen", |p| p.peer_listen.is_some(), |s| quoted(s.peer_listen)),
     ("advertise", |p| p.advertise.is_some(), |s| s.advertise.as_ref().map_or(String::new(), quoted)),
-    ("peer_advertise", |p| p.peer_advertise.is_some(), |s| s.peer_advertise.as_ref().map_or(String::new(), quoted)),
-    ("bootstrap", |p| p.bootstrap.is_some(), |s| {
-        matches!(s.begin, Begin::Bootstrap | Begin::BootstrapIfEmpty).to_string()
-    }),
-    ("join", |p| p.join.is_some(), |s| match &s.begin {
-        Begin::Join(peers) => format!("[{}]", peers.iter().map(quoted).collect::<Vec<_>>().join(", ")),
-        _ => String::new(),
-    }),
-    ("role", |p| p.role.is_some(), |s| {
-        quoted(match s.role {
-            Role::Voter => "voter",
-            Role::Claw => "claw",
-        })
-    }),
+    (
+        "peer_advertise",
+        |p| p.peer_advertise.is_some(),
+        |s| s.peer_advertise.as_ref().map_or(String::new(), quoted),
+    ),
+    (
+        "bootstrap",
+        |p| p.bootstrap.is_some(),
+        |s| matches!(s.begin, Begin::Bootstrap | Begin::BootstrapIfEmpty).to_string(),
+    ),
+    (
+        "join",
+        |p| p.join.is_some(),
+        |s| match &s.begin {
+            Begin::Join(peers) => format!("[{}]", peers.iter().map(quoted).collect::<Vec<_>>().join(", ")),
+            _ => String::new(),
+        },
+    ),
+    (
+        "role",
+        |p| p.role.is_some(),
+        |s| {
+            quoted(match s.role {
+                Role::Voter => "voter",
+                Role::Claw => "claw",
+            })
+        },
+    ),
     ("labels", |p| p.labels.is_some(), |s| table(&s.labels)),
     ("slots", |p| p.slots.is_some(), |s| s.slots.to_string()),
     ("lease", |p| p.lease.is_some(), |s| duration(s.lease)),
@@ -46,20 +60,26 @@ const LOOKS: [Look; 19] = [
     ("election_max", |p| p.election_max.is_some(), |s| duration(s.election_max)),
     ("cache", |p| p.cache.is_some(), |s| bytes(s.cache)),
     ("min_free", |p| p.min_free.is_some(), |s| s.min_free.map_or(String::new(), bytes)),
-    ("log_format", |p| p.log_format.is_some(), |s| {
-        quoted(match s.log_format {
-            LogFormat::Text => "text",
-            LogFormat::Json => "json",
-        })
-    }),
+    (
+        "log_format",
+        |p| p.log_format.is_some(),
+        |s| {
+            quoted(match s.log_format {
+                LogFormat::Text => "text",
+                LogFormat::Json => "json",
+            })
+        },
+    ),
     ("log_level", |p| p.log_level.is_some(), |s| quoted(&s.log_level)),
     ("shutdown_grace", |p| p.shutdown_grace.is_some(), |s| duration(s.shutdown_grace)),
+    ("level", |p| p.level.is_some(), |s| s.level.to_string()),
 ];
 
 /// The settings, with their sources from the strongest to the weakest.
 pub fn shown(settings: &Settings, sources: &[(String, &Partial)]) -> Vec<Shown> {
     let show = |(name, given, value): &Look| {
-        let origin = sources.iter().find(|(_, partial)| given(partial)).map_or("default", |(origin, _)| origin);
+        let origin =
+            sources.iter().find(|(_, partial)| given(partial)).map_or("default", |(origin, _)| origin);
         Shown { name, value: value(settings), origin: origin.to_owned() }
     };
     LOOKS.iter().map(show).collect()

@@ -40,7 +40,7 @@ impl Desk for NodeDesk {
                 request.version,
                 request.level.max(1)
             );
-            let error = PeerError { message, may_have_been_applied: false };
+            let error = PeerError { message, may_have_been_applied: false, no_space: false };
             return JoinReply { result: Some(join_reply::Result::Error(error)) };
         }
         let proposal = Proposal {

@@ -81,7 +81,9 @@ pub(super) async fn watch(ctx: Arc<Context>, claw: Arc<NodeClaw>, election_max: 
 /// What is stored from now on would not be there after the next start.
 fn gone(ctx: &Context) {
     let dir = ctx.storage.space().dir().display();
-    ctx.replica.fail(&format!("the data directory {dir} is gone, or is not the one that this node was started with"));
+    ctx.replica.fail(&format!(
+        "the data directory {dir} is gone, or is not the one that this node was started with"
+    ));
 }
 
 fn judge(

@@ -99,7 +99,9 @@ pub(crate) fn recover(
             Verdict::Damaged(what) => return Err(damaged(what)),
             Verdict::Torn { .. } if !is_last => return Err(damaged("another segment follows")),
             Verdict::Torn { .. } if refuse_torn => {
-                return Err(damaged("a write is torn there, and the state that could tell whether it was committed is damaged too"));
+                return Err(damaged(
+                    "a write is torn there, and the state that could tell whether it was committed is damaged too",
+                ));
             }
             Verdict::Torn { .. } | Verdict::Clean => {}
         }

@@ -53,7 +53,13 @@ impl Shared {
         on_fatal: FatalHook,
     ) -> Self {
         let state = State { ledger, catalog, tail, queued: 0, closed: false, fatal: None };
-        Self { state: Mutex::new(state), tail_bytes, on_fatal, progress: Notify::new(), busy: Mutex::default() }
+        Self {
+            state: Mutex::new(state),
+            tail_bytes,
+            on_fatal,
+            progress: Notify::new(),
+            busy: Mutex::default(),
+        }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {

@@ -242,7 +242,8 @@ impl Writer {
             let active = &self.active;
             // Room was reserved, but not every file system can. Nothing was said of these bytes yet, and all of them are
             // written again.
-            let write = || active.file.write_at(&self.buf, self.at).map_err(|e| failed("write", &active.path, e));
+            let write =
+                || active.file.write_at(&self.buf, self.at).map_err(|e| failed("write", &active.path, e));
             with_room(self.room.as_deref(), "writing the log", write)?;
             self.at += self.buf.len() as u64;
             self.buf.clear();
@@ -267,13 +268,11 @@ impl Writer {
         let number = self.active.number + 1;
         let ledger = Ledger { origin: None, ..self.ledger };
         let header = Header { number, previous_end: self.at, ledger };
-        let write =
-            || spare.file.write_at(&header.encode(), 0).map_err(|e| failed("write", &spare.path, e));
+        let write = || spare.file.write_at(&header.encode(), 0).map_err(|e| failed("write", &spare.path, e));
         with_room(self.room.as_deref(), "a new log segment", write)?;
         spare.file.sync_data().map_err(|e| failed("sync", &spare.path, e))?;
         let path = path_of(&self.dir, number);
-        let rename =
-            || self.disk.rename(&spare.path, &path).map_err(|e| failed("rename", &spare.path, e));
+        let rename = || self.disk.rename(&spare.path, &path).map_err(|e| failed("rename", &spare.path, e));
         with_room(self.room.as_deref(), "a new log segment", rename)?;
         self.disk.sync_dir(&self.dir).map_err(|e| failed("sync", &self.dir, e))?;
         self.active = Arc::new(Segment { number, path, file: spare.file, len: spare.len });

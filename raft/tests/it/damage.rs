@@ -39,7 +39,8 @@ async fn filled(tune: fn(&mut Options)) -> (Cluster, [u8; 32]) {
 /// One read on a replica that was opened again; then it is closed.
 async fn assert_same(cluster: &mut Cluster, before: [u8; 32], what: &str) {
     let replica = cluster.open(1).await;
-    let now = digest(&replica.linearizable_view(LONG).await.unwrap_or_else(|error| panic!("{what}: {error}")));
+    let now =
+        digest(&replica.linearizable_view(LONG).await.unwrap_or_else(|error| panic!("{what}: {error}")));
     drop(replica);
     cluster.crash(1).await;
     assert!(now == before, "{what}: another state was served");

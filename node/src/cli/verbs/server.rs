@@ -90,7 +90,9 @@ pub(super) async fn end(node: Node, grace: Duration, interrupts: &mut Interrupts
     match node.running() {
         0 => eprintln!("draining: no task runs here"),
         1 => eprintln!("draining: 1 task running, up to {grace:?}; a second signal stops it at once"),
-        more => eprintln!("draining: {more} tasks running, up to {grace:?}; a second signal stops them at once"),
+        more => {
+            eprintln!("draining: {more} tasks running, up to {grace:?}; a second signal stops them at once")
+        }
     }
     tokio::select! {
         () = node.shutdown(grace) => {
