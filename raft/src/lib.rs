@@ -46,6 +46,7 @@ pub use options::Options;
 pub use replica::{Committed, DiskHealth, Replica};
 pub use seams::{AbortHook, AdmitHook, Clock, PrepareHook, Seams};
 pub use solo::SoloState;
+pub use statefile::is_checking_state;
 pub use status::Status;
 pub use transport::{Peer, Transport, TransportError};
 pub use view::View;

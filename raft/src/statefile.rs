@@ -4,6 +4,7 @@
 //! a failed sync nor a kill leaves the file unopenable or slow to open). Must not: know when to commit; that is the
 //! flusher's.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::ops::Bound;
@@ -81,11 +82,24 @@ fn is_damage(error: &redb::DatabaseError) -> bool {
     }
 }
 
+thread_local! {
+    static CHECKING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread looks at a state file that may be damaged. A panic there is caught and told as damage: a process
+/// that tells people of panics leaves these out.
+pub fn is_checking_state() -> bool {
+    CHECKING.get()
+}
+
 /// Opens or checks; what goes wrong is damage or the disk's fault. redb takes some damage for a broken promise of its
 /// caller, and panics.
 fn guarded<T>(path: &Path, work: impl FnOnce() -> Result<T, redb::DatabaseError>) -> Result<T, OpenError> {
     let damaged = |what: String| OpenError::DamagedState { file: path.to_owned(), what };
-    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
+    CHECKING.set(true);
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+    CHECKING.set(false);
+    match done {
         Ok(Ok(done)) => Ok(done),
         Ok(Err(error)) if is_damage(&error) => Err(damaged(error.to_string())),
         Ok(Err(error)) => Err(broken("open", error)),

@@ -3,5 +3,6 @@
 mod dev;
 mod run;
 mod server;
+mod settings;
 mod support;
 mod verbs;

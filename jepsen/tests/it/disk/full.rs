@@ -21,7 +21,10 @@ fn tasks(name: &str, count: usize, script: &str) -> String {
 
 /// A submission that takes room in every log.
 fn bulky(number: usize) -> String {
-    format!("name: bulky-{number}\ntasks: {{t: {{run: 'true', env: {{X: \"{}\"}}}}}}\n", "x".repeat(400_000))
+    // No variable may be longer than 128 KiB.
+    let env = |n| format!("X{n}: \"{}\"", "x".repeat(100_000));
+    let env = (0..4).map(env).collect::<Vec<_>>().join(", ");
+    format!("name: bulky-{number}\ntasks: {{t: {{run: 'true', env: {{{env}}}}}}}\n")
 }
 
 async fn acknowledged(client: &Client, definitions: impl IntoIterator<Item = String>) -> Vec<u64> {
@@ -59,7 +62,7 @@ fn a_follower_and_then_a_leader_on_a_full_disk() {
         let small = cluster.members[1].id;
 
         // Tasks print more than there is room: their output ends, they do not, and the node goes on.
-        let talk = "yes 0123456789 | head -c 70000000";
+        let talk = "yes 0123456789 | head -c 30000000";
         let run = submit(&client, tasks("talk", 4, talk)).await;
         let view = ended(&client, run, Duration::from_secs(60)).await;
         assert_eq!(state(&view), RunState::Succeeded);
@@ -89,9 +92,9 @@ fn a_follower_and_then_a_leader_on_a_full_disk() {
         assert!(!claws(&view).contains(&small), "the full node got work: {:?}", claws(&view));
         // All of it: its log finds no room any more, and waits. Nothing ends, nothing is lost.
         volume.fill(0);
-        let mut runs = acknowledged(&server, (0..24).map(bulky)).await;
+        let mut runs = acknowledged(&server, (0..14).map(bulky)).await;
         cluster.wait_stderr(1, "no room on the disk: waiting until there is", PATIENCE).await.unwrap();
-        runs.extend(acknowledged(&server, (24..26).map(bulky)).await);
+        runs.extend(acknowledged(&server, (14..16).map(bulky)).await);
         volume.empty();
         no_trouble(&cluster, 1).await;
         let far = server.cluster_status().await.unwrap().committed_index;
@@ -110,7 +113,7 @@ fn a_follower_and_then_a_leader_on_a_full_disk() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         };
         println!("a leader without room was replaced within {:?}, by node {}", begun.elapsed(), other + 1);
-        let more = acknowledged(&client, (26..30).map(bulky)).await;
+        let more = acknowledged(&client, (16..19).map(bulky)).await;
         all_present(&client, &more).await;
         volume.empty();
         assert!(cluster.is_up(1) && cluster.status_of(1).await.is_some(), "the node did not live through it");
