@@ -30,10 +30,13 @@ pub struct Options {
     pub slots: Vec<u32>,
     /// Lease of the claws.
     pub lease: Option<Duration>,
-    /// Where the data of some nodes is, in the order of nodes; else in the temporary directory.
+    /// Where the data of some nodes is, by their number from 0; else in the temporary directory.
     pub data: BTreeMap<usize, PathBuf>,
-    /// More variables for all nodes; `{node}` in a value is the number of the node, from 1.
+    /// More variables of every node's environment; `{node}` in a value is the number of the node, from 1.
     pub env: Vec<(String, String)>,
+    /// By how many milliseconds the wall clocks of nodes are off, in the order of nodes; with it, [`Cluster::set_clock`]
+    /// steps them.
+    pub clocks: Option<Vec<i64>>,
 }
 
 impl Options {
@@ -47,6 +50,7 @@ impl Options {
             lease: None,
             data: BTreeMap::new(),
             env: Vec::new(),
+            clocks: None,
         }
     }
 }
@@ -99,6 +103,9 @@ impl Cluster {
         std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
         let mut cluster = Cluster { members: Vec::new(), options, out, _home: home };
         for number in 0..cluster.options.nodes {
+            if let Some(clocks) = &cluster.options.clocks {
+                cluster.set_clock(number, clocks.get(number).copied().unwrap_or(0))?;
+            }
             let member = Member {
                 listen: format!("127.0.0.1:{}", free_port()?),
                 peer_listen: format!("127.0.0.1:{}", free_port()?),
@@ -151,6 +158,9 @@ impl Cluster {
         if let Some(lease) = self.options.lease {
             command.env("CLAWHIVE_LEASE", format!("{}ms", lease.as_millis()));
         }
+        if self.options.clocks.is_some() {
+            command.env("CLAWHIVE_TEST_CLOCK", self.clock_file(number));
+        }
         let start = member.starts + 1;
         let log = |kind: &str| File::create(self.log(number, start, kind));
         command.stdin(Stdio::null()).stdout(log("out")?).stderr(log("log")?);
@@ -166,21 +176,15 @@ impl Cluster {
         self.out.join(format!("node{}.{start}.{kind}", number + 1))
     }
 
-    /// What the newest process of a member has written to standard error.
-    pub fn stderr(&self, number: usize) -> String {
-        let log = self.log(number, self.members[number].starts, "log");
-        String::from_utf8_lossy(&std::fs::read(log).unwrap_or_default()).into_owned()
-    }
-
     /// Waits until the newest process of a member has written this to standard error.
     pub async fn wait_stderr(&self, number: usize, text: &str, patience: Duration) -> Result<()> {
         let until = Instant::now() + patience;
-        while !self.stderr(number).contains(text) {
+        while !self.log_text(number).contains(text) {
             if Instant::now() > until {
                 bail!(
                     "node {} did not say {text:?} within {patience:?}: {}",
                     number + 1,
-                    self.stderr(number)
+                    self.log_text(number)
                 );
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -207,6 +211,30 @@ impl Cluster {
     /// Sends a signal to the process of a member.
     pub fn terminate(&self, number: usize) -> Result<()> {
         self.signal(number, Signal::TERM)
+    }
+
+    fn clock_file(&self, number: usize) -> PathBuf {
+        self._home.path().join(format!("node{}.clock", number + 1))
+    }
+
+    /// From the next second on, the wall clock of a node is off by so much. Only with [`Options::clocks`].
+    pub fn set_clock(&self, number: usize, off_ms: i64) -> Result<()> {
+        // Whole at any moment: the node reads it when it likes.
+        let (file, scratch) = (self.clock_file(number), self.clock_file(number).with_extension("new"));
+        std::fs::write(&scratch, off_ms.to_string())?;
+        Ok(std::fs::rename(scratch, file)?)
+    }
+
+    /// What the newest process of a node has logged.
+    pub fn log_text(&self, number: usize) -> String {
+        let log = self.log(number, self.members[number].starts, "log");
+        std::fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    }
+
+    /// The member with a node id.
+    pub fn member_of(&self, node: u64) -> Result<usize> {
+        let found = self.members.iter().position(|member| member.id == node);
+        found.with_context(|| format!("there is no node {node}"))
     }
 
     /// Where the output of the nodes is.

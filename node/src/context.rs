@@ -7,7 +7,7 @@ use clawhive_proto::{Command, Outcome, PeerStatus, Proposal, outcome};
 use clawhive_raft::{Committed, Peer, ProposeError, Replica, Status};
 
 use crate::claw::LogStore;
-use crate::env::Clock;
+use crate::env::{self, Clock};
 use crate::leader::{Beats, Health};
 use crate::peer::{Identity, Links};
 use crate::storage::Storage;
@@ -72,6 +72,8 @@ impl Context {
             version: VERSION.to_owned(),
             disk_trouble: self.storage.trouble().map(|trouble| trouble.to_string()).unwrap_or_default(),
             level: self.level,
+            wall_ms: env::wall_ms(),
+            clock_ms: self.clock.now_ms(),
         }
     }
 }

@@ -6,7 +6,7 @@
 pub mod advance;
 pub mod assign;
 pub mod collect;
-pub mod expire;
 pub mod fire;
 pub mod handover;
+pub mod leases;
 mod slots;

@@ -2,6 +2,7 @@
 
 mod cases;
 mod disk;
+mod leases;
 mod recorded;
 mod sigterm;
 mod simulation;

@@ -56,14 +56,14 @@ fn a_leader_that_is_told_to_end_hands_over_first_and_lets_its_tasks_end() {
         let told = Instant::now();
         cluster.terminate(leader).unwrap();
         cluster.wait_stderr(leader, "draining: 1 task running, up to 30s", PATIENCE).await.unwrap();
-        assert_eq!(cluster.ended(leader, PATIENCE).await.unwrap(), Some(0), "{}", cluster.stderr(leader));
+        assert_eq!(cluster.ended(leader, PATIENCE).await.unwrap(), Some(0), "{}", cluster.log_text(leader));
         println!("the leader ended {:?} after SIGTERM", told.elapsed());
         assert!(
-            cluster.stderr(leader).contains("the leadership is handed over"),
+            cluster.log_text(leader).contains("the leadership is handed over"),
             "{}",
-            cluster.stderr(leader)
+            cluster.log_text(leader)
         );
-        assert!(cluster.stderr(leader).trim_end().ends_with("stopped"), "{}", cluster.stderr(leader));
+        assert!(cluster.log_text(leader).trim_end().ends_with("stopped"), "{}", cluster.log_text(leader));
         stop.store(true, Ordering::Relaxed);
         let mut runs = Vec::new();
         for writer in writers {
@@ -108,8 +108,12 @@ fn a_second_signal_ends_at_once_and_leaves_no_process() {
             .await
             .unwrap();
         cluster.terminate(0).unwrap();
-        assert_eq!(cluster.ended(0, PATIENCE).await.unwrap(), Some(0), "{}", cluster.stderr(0));
-        assert!(cluster.stderr(0).contains("stopped at once, by a second signal"), "{}", cluster.stderr(0));
+        assert_eq!(cluster.ended(0, PATIENCE).await.unwrap(), Some(0), "{}", cluster.log_text(0));
+        assert!(
+            cluster.log_text(0).contains("stopped at once, by a second signal"),
+            "{}",
+            cluster.log_text(0)
+        );
         let begun = Instant::now();
         while test_kill_process(process).is_ok() {
             assert!(begun.elapsed() < PATIENCE, "an orphan is left");

@@ -19,7 +19,7 @@ pub struct Shown {
 type Look = (&'static str, fn(&Partial) -> bool, fn(&Settings) -> String);
 
 /// Every setting: whether a source names it, and its value in the end.
-const LOOKS: [Look; 20] = [
+const LOOKS: &[Look] = &[
     ("data", |p| p.data.is_some(), |s| quoted(s.data.display())),
     ("listen", |p| p.listen.is_some(), |s| quoted(s.listen)),
     ("peer_listen", |p| p.peer_listen.is_some(), |s| quoted(s.peer_listen)),
@@ -54,6 +54,7 @@ const LOOKS: [Look; 20] = [
     ),
     ("labels", |p| p.labels.is_some(), |s| table(&s.labels)),
     ("slots", |p| p.slots.is_some(), |s| s.slots.to_string()),
+    ("task_nice", |p| p.task_nice.is_some(), |s| s.task_nice.to_string()),
     ("lease", |p| p.lease.is_some(), |s| duration(s.lease)),
     ("heartbeat", |p| p.heartbeat.is_some(), |s| duration(s.heartbeat)),
     ("election_min", |p| p.election_min.is_some(), |s| duration(s.election_min)),

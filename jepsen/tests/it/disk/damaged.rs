@@ -25,8 +25,8 @@ fn last_segment(data: &Path) -> PathBuf {
 
 async fn refuses(cluster: &mut Cluster, number: usize, file: &Path, what: &str) {
     cluster.spawn(number).unwrap();
-    assert_eq!(cluster.ended(number, PATIENCE).await.unwrap(), Some(9), "{}", cluster.stderr(number));
-    let said = cluster.stderr(number);
+    assert_eq!(cluster.ended(number, PATIENCE).await.unwrap(), Some(9), "{}", cluster.log_text(number));
+    let said = cluster.log_text(number);
     let id = cluster.members[number].id;
     assert!(said.contains(&format!("error: the storage of node {id} in ")), "{said}");
     assert!(said.contains(&file.display().to_string()) && said.contains(what), "{said}");
@@ -81,7 +81,7 @@ fn damaged_bytes_are_told_or_made_good_and_never_served() {
         std::fs::write(&file, bytes).unwrap();
         runs.push(submit(&client, HELLO).await);
         cluster.restart(victim).await.unwrap();
-        let said = cluster.stderr(victim);
+        let said = cluster.log_text(victim);
         assert!(said.contains("the state is damaged; it is made anew from snapshot and log"), "{said}");
         assert!(!said.contains("panicked"), "{said}");
         let own = cluster.client_of(victim).unwrap();

@@ -63,9 +63,9 @@ fn a_leader_whose_disk_hangs_is_replaced_and_nothing_runs_twice() {
         assert_eq!(state(&ended(&healthy, quick, PATIENCE).await), RunState::Succeeded);
         println!("a run was submitted and done {:?} after the disk hung", since.elapsed());
         assert!(
-            cluster.stderr(hung).contains("a write to the disk has not returned for"),
+            cluster.log_text(hung).contains("a write to the disk has not returned for"),
             "{}",
-            cluster.stderr(hung)
+            cluster.log_text(hung)
         );
         let view = ended(&healthy, run, PATIENCE).await;
         assert_eq!(state(&view), RunState::Succeeded);
@@ -115,7 +115,7 @@ fn a_failed_sync_ends_the_node_with_its_reason_and_loses_nothing() {
         faults.order(fails, "eio");
         runs.push(submit(&client, hello).await);
         assert_eq!(cluster.ended(fails, PATIENCE).await.unwrap(), None, "a signal, since it aborts");
-        let said = cluster.stderr(fails);
+        let said = cluster.log_text(fails);
         let reason = said
             .lines()
             .find(|line| line.starts_with("clawhive: fatal: "))

@@ -82,9 +82,9 @@ fn a_follower_and_then_a_leader_on_a_full_disk() {
         volume.fill(5 * MIB);
         cluster.wait_stderr(1, "no space left: ", PATIENCE).await.unwrap();
         assert!(
-            cluster.stderr(1).contains("8 MiB needed: no new work for this node"),
+            cluster.log_text(1).contains("8 MiB needed: no new work for this node"),
             "{}",
-            cluster.stderr(1)
+            cluster.log_text(1)
         );
         tokio::time::sleep(Duration::from_millis(500)).await;
         let run = submit(&client, tasks("elsewhere", 6, "true")).await;
@@ -117,7 +117,7 @@ fn a_follower_and_then_a_leader_on_a_full_disk() {
         all_present(&client, &more).await;
         volume.empty();
         assert!(cluster.is_up(1) && cluster.status_of(1).await.is_some(), "the node did not live through it");
-        assert!(!cluster.stderr(1).contains("panic"), "{}", cluster.stderr(1));
+        assert!(!cluster.log_text(1).contains("panic"), "{}", cluster.log_text(1));
         assert!(cluster.stop(1, Duration::from_secs(40)).await.unwrap());
     });
 }
@@ -198,11 +198,11 @@ fn the_only_node_on_a_full_disk_refuses_writes_and_goes_on_by_itself() {
         // Stopped and started again while there is no room at all.
         volume.fill(0);
         cluster.wait_stderr(0, "no space left: ", PATIENCE).await.unwrap();
-        assert!(cluster.stop(0, Duration::from_secs(40)).await.unwrap(), "{}", cluster.stderr(0));
+        assert!(cluster.stop(0, Duration::from_secs(40)).await.unwrap(), "{}", cluster.log_text(0));
         volume.fill(0);
         cluster.spawn(0).unwrap();
-        assert_eq!(cluster.ended(0, PATIENCE).await.unwrap(), Some(9), "{}", cluster.stderr(0));
-        let said = cluster.stderr(0);
+        assert_eq!(cluster.ended(0, PATIENCE).await.unwrap(), Some(9), "{}", cluster.log_text(0));
+        let said = cluster.log_text(0);
         assert!(said.contains("error: no space left in the data directory "), "{said}");
         assert!(said.contains("0 bytes free, 1 MiB needed to start; nothing was changed"), "{said}");
         assert!(said.contains("hint: make room on that volume and start again"), "{said}");
@@ -227,15 +227,15 @@ fn a_read_only_data_directory_is_told() {
         assert!(cluster.stop(0, Duration::from_secs(40)).await.unwrap());
         volume.remount("ro");
         cluster.spawn(0).unwrap();
-        assert_eq!(cluster.ended(0, PATIENCE).await.unwrap(), Some(9), "{}", cluster.stderr(0));
-        let said = cluster.stderr(0);
+        assert_eq!(cluster.ended(0, PATIENCE).await.unwrap(), Some(9), "{}", cluster.log_text(0));
+        let said = cluster.log_text(0);
         assert!(said.contains("/data/LOCK: Read-only file system"), "{said}");
         volume.remount("rw");
         cluster.restart(0).await.unwrap();
         // Somebody moves the directory away: what is written from now on would not be found again.
         std::fs::rename(volume.path().join("data"), volume.path().join("moved")).unwrap();
-        assert_eq!(cluster.ended(0, PATIENCE).await.unwrap(), None, "{}", cluster.stderr(0));
-        let said = cluster.stderr(0);
+        assert_eq!(cluster.ended(0, PATIENCE).await.unwrap(), None, "{}", cluster.log_text(0));
+        let said = cluster.log_text(0);
         assert!(said.contains("fatal: the data directory ") && said.contains(" is gone"), "{said}");
         assert!(!said.contains("panic"), "{said}");
         std::fs::rename(volume.path().join("moved"), volume.path().join("data")).unwrap();

@@ -92,6 +92,7 @@ pub(in crate::cli) fn node_json(node: &NodeView) -> Value {
         "running": node.running,
         "labels": node.labels,
         "version": row.version,
+        "skew_ms": node.skew_ms,
     })
 }
 
