@@ -38,6 +38,9 @@ use crate::view::View;
 /// A disk that takes longer than this to close the log is left alone.
 const CLOSE_WITHIN: Duration = Duration::from_secs(10);
 
+/// How often it is looked whether stopping waits for room.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// How the disk under a replica does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskHealth {
@@ -271,23 +274,13 @@ impl Replica {
         if self.life.stopped.swap(true, Ordering::AcqRel) {
             return;
         }
-        // What waits for room on a full disk was not acknowledged to anyone, and is given up.
-        if self.core.room.is_lacking() {
-            self.core.state.fatal.stand_down();
-            self.core.room.close();
-        }
         let closing = async {
             let _already_down = self.life.raft.shutdown().await;
             if flush && let Err(error) = self.core.log.close().await {
                 tracing::error!(%error, "closing the log failed");
             }
         };
-        if tokio::time::timeout(CLOSE_WITHIN, closing).await.is_err() {
-            tracing::error!(
-                "the disk does not answer: going without a last sync, what was acknowledged is safe"
-            );
-            self.core.state.fatal.stand_down();
-            self.core.room.close();
+        if self.unless_stuck(closing).await.is_none() {
             return;
         }
         let flusher = self.life.flusher.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -302,7 +295,27 @@ impl Replica {
                 runtime.shutdown_timeout(Duration::from_secs(5));
             }
         });
-        let _panicked = stopping.await;
+        let _panicked = self.unless_stuck(stopping).await;
+    }
+
+    /// Does a part of stopping. What waits for room on a full disk was not acknowledged to anyone, and is given up; a disk
+    /// that does not answer is left alone. None then.
+    async fn unless_stuck<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = std::pin::pin!(work);
+        let until = tokio::time::Instant::now() + CLOSE_WITHIN;
+        while tokio::time::Instant::now() < until {
+            if let Ok(done) = tokio::time::timeout(LOOK, &mut work).await {
+                return Some(done);
+            }
+            if self.core.room.is_lacking() {
+                self.core.state.fatal.stand_down();
+                self.core.room.close();
+            }
+        }
+        tracing::error!("the disk does not answer: going without a last sync, what was acknowledged is safe");
+        self.core.state.fatal.stand_down();
+        self.core.room.close();
+        None
     }
 }
 

@@ -62,7 +62,7 @@ fn a_follower_and_then_a_leader_on_a_full_disk() {
         let small = cluster.members[1].id;
 
         // Tasks print more than there is room: their output ends, they do not, and the node goes on.
-        let talk = "yes 0123456789 | head -c 30000000";
+        let talk = "yes 0123456789 | head -c 45000000";
         let run = submit(&client, tasks("talk", 4, talk)).await;
         let view = ended(&client, run, Duration::from_secs(60)).await;
         assert_eq!(state(&view), RunState::Succeeded);

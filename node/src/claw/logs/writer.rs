@@ -67,7 +67,8 @@ impl LogWriter {
             self.dropped += len as u64;
             return;
         }
-        self.is_cut = false;
+        // The note itself does not mean that output is written again.
+        self.is_cut &= kind == Kind::Note;
         let total = record::frame(&mut buffer.bytes, kind, time_ms, len);
         if let Err(error) = self.write(&buffer.bytes[..total]) {
             tracing::warn!(attempt = %self.id, %error, "cannot write the log of an attempt, its output is dropped");
