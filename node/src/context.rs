@@ -8,7 +8,7 @@ use clawhive_raft::{Committed, Peer, ProposeError, Replica, Status};
 
 use crate::claw::LogStore;
 use crate::env::{self, Clock};
-use crate::leader::{Beats, Health};
+use crate::leader::{Beats, Health, Pace};
 use crate::peer::{Identity, Links};
 use crate::storage::Storage;
 
@@ -28,6 +28,8 @@ pub(crate) struct Context {
     pub(crate) beats: Beats,
     /// How its disk does.
     pub(crate) storage: Storage,
+    /// How often it compares states when it leads.
+    pub(crate) digests: Pace,
     /// Whether its leader loops are alive.
     pub(crate) health: Health,
     /// Logs of the attempts that ran here; set when the claw has started. Weak: they hold on to the claw, and the claw to
@@ -71,6 +73,8 @@ impl Context {
             leader: status.is_leader,
             version: VERSION.to_owned(),
             disk_trouble: self.storage.trouble().map(|trouble| trouble.to_string()).unwrap_or_default(),
+            digest_index: status.digest.map_or(0, |digest| digest.index),
+            digest: status.digest.map_or_else(Vec::new, |digest| digest.bytes.to_vec()),
             level: self.level,
             wall_ms: env::wall_ms(),
             clock_ms: self.clock.now_ms(),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use clawhive_proto::Proposal;
 
+use crate::audit::DivergeHook;
 use crate::disk::{Disk, RealDisk};
 use crate::error::NoSpace;
 use crate::statefile::Backend;
@@ -30,6 +31,7 @@ pub struct Seams {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) abort: AbortHook,
+    pub(crate) diverge: DivergeHook,
     pub(crate) prepare: PrepareHook,
     pub(crate) admit: AdmitHook,
     /// Where the log lives.
@@ -45,6 +47,7 @@ impl Seams {
             transport,
             clock,
             abort: Arc::new(abort_process),
+            diverge: Arc::new(|out| abort_process(&out.divergence.to_string())),
             prepare: Arc::new(|proposal| proposal),
             admit: Arc::new(|_| Ok(())),
             disk: Arc::new(RealDisk),
@@ -70,6 +73,14 @@ impl Seams {
     #[must_use]
     pub fn with_admit(mut self, admit: AdmitHook) -> Seams {
         self.admit = admit;
+        self
+    }
+
+    /// Replaces what happens when the state of this replica is found to be wrong; without it the process ends. After the
+    /// hook was called the replica applies and answers nothing more, and is to be rebuilt.
+    #[must_use]
+    pub fn with_diverge(mut self, diverge: DivergeHook) -> Seams {
+        self.diverge = diverge;
         self
     }
 

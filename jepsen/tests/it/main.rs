@@ -6,5 +6,6 @@ mod leases;
 mod recorded;
 mod sigterm;
 mod simulation;
+mod snapshots;
 mod support;
 mod three_nodes;

@@ -46,6 +46,10 @@ const SETTINGS: &[(&str, Setter)] = &[
     ("log_format", |to, raw| set(&mut to.log_format, text(raw).and_then(|text| LogFormat::parse(&text)))),
     ("log_level", |to, raw| set(&mut to.log_level, text(raw))),
     ("shutdown_grace", |to, raw| set(&mut to.shutdown_grace, duration(raw))),
+    ("snapshot_entries", |to, raw| set(&mut to.snapshot_entries, number(raw).map(u64::from))),
+    ("snapshot_keep", |to, raw| set(&mut to.snapshot_keep, number(raw).map(u64::from))),
+    ("digest_entries", |to, raw| set(&mut to.digest_entries, number(raw).map(u64::from))),
+    ("digest_interval", |to, raw| set(&mut to.digest_interval, duration(raw))),
     ("level", |to, raw| set(&mut to.level, number(raw))),
 ];
 

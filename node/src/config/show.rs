@@ -73,6 +73,10 @@ const LOOKS: &[Look] = &[
     ),
     ("log_level", |p| p.log_level.is_some(), |s| quoted(&s.log_level)),
     ("shutdown_grace", |p| p.shutdown_grace.is_some(), |s| duration(s.shutdown_grace)),
+    ("snapshot_entries", |p| p.snapshot_entries.is_some(), |s| s.snapshot_entries.to_string()),
+    ("snapshot_keep", |p| p.snapshot_keep.is_some(), |s| s.snapshot_keep.to_string()),
+    ("digest_entries", |p| p.digest_entries.is_some(), |s| s.digest_entries.to_string()),
+    ("digest_interval", |p| p.digest_interval.is_some(), |s| duration(s.digest_interval)),
     ("level", |p| p.level.is_some(), |s| s.level.to_string()),
 ];
 

@@ -4,5 +4,6 @@ mod dev;
 mod run;
 mod server;
 mod settings;
+mod snapshot;
 mod support;
 mod verbs;
