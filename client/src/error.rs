@@ -66,6 +66,15 @@ pub enum Error {
         /// In bytes.
         limit: u64,
     },
+    /// The leader's disk is nearly full, and no other node could lead: nothing that takes room is written. Reads go on,
+    /// and the same write works once there is room.
+    #[error("{message}")]
+    NoSpace {
+        /// Which node, what it has and what it needs.
+        message: String,
+        /// An earlier try of the same write may be in the log.
+        may_have_been_applied: bool,
+    },
     /// The caller may not do this.
     #[error("{message}")]
     NotAllowed {
@@ -89,13 +98,14 @@ impl Error {
             Self::NoQuorum { may_have_been_applied, .. }
             | Self::Unavailable { may_have_been_applied, .. }
             | Self::Timeout { may_have_been_applied, .. }
+            | Self::NoSpace { may_have_been_applied, .. }
             | Self::Internal { may_have_been_applied, .. } => *may_have_been_applied,
             _ => false,
         }
     }
 
     /// The stable short name: `invalid`, `not_found`, `conflict`, `no_quorum`, `unavailable`, `timeout`, `too_large`,
-    /// `not_allowed`, `internal`.
+    /// `no_space`, `not_allowed`, `internal`.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Invalid { .. } => "invalid",
@@ -105,6 +115,7 @@ impl Error {
             Self::Unavailable { .. } => "unavailable",
             Self::Timeout { .. } => "timeout",
             Self::TooLarge { .. } => "too_large",
+            Self::NoSpace { .. } => "no_space",
             Self::NotAllowed { .. } => "not_allowed",
             Self::Internal { .. } => "internal",
         }
@@ -133,6 +144,7 @@ impl Error {
             Self::NoQuorum { may_have_been_applied, .. }
             | Self::Unavailable { may_have_been_applied, .. }
             | Self::Timeout { may_have_been_applied, .. }
+            | Self::NoSpace { may_have_been_applied, .. }
             | Self::Internal { may_have_been_applied, .. } => *may_have_been_applied |= maybe,
             _ => {}
         }
@@ -151,6 +163,7 @@ impl Error {
             ErrorCode::Timeout => Self::Timeout { message, may_have_been_applied },
             ErrorCode::TooLarge => Self::TooLarge { message, limit: MAX_MESSAGE_BYTES as u64 },
             ErrorCode::NotAllowed => Self::NotAllowed { message },
+            ErrorCode::NoSpace => Self::NoSpace { message, may_have_been_applied },
             ErrorCode::Internal | ErrorCode::Unspecified => Self::Internal { message, may_have_been_applied },
         }
     }

@@ -1,6 +1,7 @@
 //! A cluster of real server processes on loopback: started, killed, restarted, stopped, asked. Owns the processes and
 //! their directories; must not know what they are used for.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -29,7 +30,9 @@ pub struct Options {
     pub slots: Vec<u32>,
     /// Lease of the claws.
     pub lease: Option<Duration>,
-    /// More variables of every node's environment.
+    /// Where the data of some nodes is, by their number from 0; else in the temporary directory.
+    pub data: BTreeMap<usize, PathBuf>,
+    /// More variables of every node's environment; `{node}` in a value is the number of the node, from 1.
     pub env: Vec<(String, String)>,
     /// By how many milliseconds the wall clocks of nodes are off, in the order of nodes; with it, [`Cluster::set_clock`]
     /// steps them.
@@ -45,6 +48,7 @@ impl Options {
             out: None,
             slots: Vec::new(),
             lease: None,
+            data: BTreeMap::new(),
             env: Vec::new(),
             clocks: None,
         }
@@ -117,7 +121,10 @@ impl Cluster {
         let member = Member {
             listen: format!("127.0.0.1:{}", free_port()?),
             peer_listen: format!("127.0.0.1:{}", free_port()?),
-            data: self._home.path().join(format!("node{}", number + 1)),
+            data: match self.options.data.get(&number) {
+                Some(data) => data.clone(),
+                None => self._home.path().join(format!("node{}", number + 1)),
+            },
             id: 0,
             env: Vec::new(),
             process: None,
@@ -162,6 +169,9 @@ impl Cluster {
         {
             command.env_remove(name);
         }
+        for (name, value) in &self.options.env {
+            command.env(name, value.replace("{node}", &(number + 1).to_string()));
+        }
         if let Some(slots) = self.options.slots.get(number).or(self.options.slots.last()) {
             command.env("CLAWHIVE_SLOTS", slots.to_string());
         }
@@ -171,7 +181,7 @@ impl Cluster {
         if self.options.clocks.is_some() {
             command.env("CLAWHIVE_TEST_CLOCK", self.clock_file(number));
         }
-        command.envs(self.options.env.iter().chain(&member.env).map(|(name, value)| (name, value)));
+        command.envs(member.env.iter().map(|(name, value)| (name, value)));
         let start = member.starts + 1;
         let log = |kind: &str| File::create(self.log(number, start, kind));
         command.stdin(Stdio::null()).stdout(log("out")?).stderr(log("log")?);
@@ -191,6 +201,43 @@ impl Cluster {
 
     fn log(&self, number: usize, start: u32, kind: &str) -> PathBuf {
         self.out.join(format!("node{}.{start}.{kind}", number + 1))
+    }
+
+    /// Waits until the newest process of a member has written this to standard error.
+    pub async fn wait_stderr(&self, number: usize, text: &str, patience: Duration) -> Result<()> {
+        let until = Instant::now() + patience;
+        while !self.log_text(number).contains(text) {
+            if Instant::now() > until {
+                bail!(
+                    "node {} did not say {text:?} within {patience:?}: {}",
+                    number + 1,
+                    self.log_text(number)
+                );
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until the process of a member has ended by itself. The exit code, none after a signal.
+    pub async fn ended(&mut self, number: usize, patience: Duration) -> Result<Option<i32>> {
+        let until = Instant::now() + patience;
+        while Instant::now() < until {
+            let Some(process) = &mut self.members[number].process else {
+                bail!("node {} does not run", number + 1)
+            };
+            if let Some(status) = process.try_wait()? {
+                self.members[number].process = None;
+                return Ok(status.code());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        bail!("node {} did not end within {patience:?}", number + 1)
+    }
+
+    /// Sends a signal to the process of a member.
+    pub fn terminate(&self, number: usize) -> Result<()> {
+        self.signal(number, Signal::TERM)
     }
 
     fn clock_file(&self, number: usize) -> PathBuf {

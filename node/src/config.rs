@@ -5,6 +5,7 @@
 
 mod parse;
 mod settings;
+mod show;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use settings::{Begin, LogFormat, Role, Settings};
+pub use show::{Shown, shown};
 
 /// Before each setting's name (in capitals) in the environment.
 pub const ENV_PREFIX: &str = "CLAWHIVE_";
@@ -72,6 +74,8 @@ pub struct Partial {
     pub election_max: Option<Duration>,
     /// `cache`: bytes of the store's page cache.
     pub cache: Option<u64>,
+    /// `min_free`: bytes kept free on the volume of the data directory.
+    pub min_free: Option<u64>,
     /// `log_format`: text or json.
     pub log_format: Option<LogFormat>,
     /// `log_level`: a filter such as `info` or `warn,clawhive_raft=debug`.
@@ -123,6 +127,7 @@ impl Partial {
             election_min: self.election_min.or(below.election_min),
             election_max: self.election_max.or(below.election_max),
             cache: self.cache.or(below.cache),
+            min_free: self.min_free.or(below.min_free),
             log_format: self.log_format.or(below.log_format),
             log_level: self.log_level.or(below.log_level),
             shutdown_grace: self.shutdown_grace.or(below.shutdown_grace),

@@ -10,6 +10,7 @@ use crate::claw::LogStore;
 use crate::env::{self, Clock};
 use crate::leader::{Beats, Health, Pace};
 use crate::peer::{Identity, Links};
+use crate::storage::Storage;
 
 /// What the parts of one node have in common.
 pub(crate) struct Context {
@@ -25,6 +26,8 @@ pub(crate) struct Context {
     pub(crate) clock: Arc<Clock>,
     /// Beats that reached it as the leader.
     pub(crate) beats: Beats,
+    /// How its disk does.
+    pub(crate) storage: Storage,
     /// How often it compares states when it leads.
     pub(crate) digests: Pace,
     /// Whether its leader loops are alive.
@@ -69,6 +72,7 @@ impl Context {
             term: status.term,
             leader: status.is_leader,
             version: VERSION.to_owned(),
+            disk_trouble: self.storage.trouble().map(|trouble| trouble.to_string()).unwrap_or_default(),
             digest_index: status.digest.map_or(0, |digest| digest.index),
             digest: status.digest.map_or_else(Vec::new, |digest| digest.bytes.to_vec()),
             level: self.level,

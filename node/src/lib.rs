@@ -15,6 +15,7 @@ mod leader;
 pub mod node;
 pub mod peer;
 mod rebuild;
+pub mod storage;
 pub mod template;
 
 pub use rebuild::RebuildError;

@@ -10,5 +10,11 @@ fn main() -> std::process::ExitCode {
         clawhive_node::claw::guard(std::path::Path::new(&arguments.next().unwrap_or_default()));
         return std::process::ExitCode::SUCCESS;
     }
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !clawhive_raft::is_checking_state() {
+            tell(panic);
+        }
+    }));
     cli::main()
 }

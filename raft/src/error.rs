@@ -2,6 +2,7 @@
 //! outcome.
 
 use std::io;
+use std::path::PathBuf;
 
 /// A replica could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -20,7 +21,15 @@ pub enum OpenError {
     /// The state file is damaged or not one of ours.
     #[error("state: {0}")]
     State(String),
-    /// The log is damaged.
+    /// The state file is damaged, and not everything that it was made from is here.
+    #[error("{} is damaged: {what}", file.display())]
+    DamagedState {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it, and what is missing.
+        what: String,
+    },
+    /// The log is damaged, or the disk failed under it.
     #[error("log: {0}")]
     Log(String),
     /// The directory belongs to another node or cluster.
@@ -34,6 +43,13 @@ pub enum OpenError {
     /// Raft itself refused to start.
     #[error("raft: {0}")]
     Raft(String),
+}
+
+/// The disk of the leader is nearly full, and there is nobody to hand over to: nothing that takes room is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoSpace {
+    /// Which node, what it has and what it needs.
+    pub message: String,
 }
 
 /// A proposal was not answered with outcomes. Unless `may_have_been_applied` is false, a caller must treat it as
@@ -63,6 +79,14 @@ pub enum ProposeError {
         bytes: usize,
         /// The limit.
         limit: usize,
+    },
+    /// The leader has no room for it, and no other node could lead instead. Reads go on.
+    #[error("{message}")]
+    NoSpace {
+        /// Which node, what it has and what it needs.
+        message: String,
+        /// True when an earlier try of the same proposal may still take effect.
+        may_have_been_applied: bool,
     },
     /// The cluster cannot do this yet; nothing was proposed.
     #[error("{0}")]
@@ -94,6 +118,7 @@ impl ProposeError {
         match self {
             ProposeError::NoQuorum { may_have_been_applied, .. }
             | ProposeError::Timeout { may_have_been_applied }
+            | ProposeError::NoSpace { may_have_been_applied, .. }
             | ProposeError::Shutdown { may_have_been_applied } => *may_have_been_applied,
             ProposeError::LeaderLost => true,
             ProposeError::TooLarge { .. }

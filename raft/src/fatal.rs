@@ -1,6 +1,7 @@
 //! The one way to die. Storage traits without errors, the flusher's thread and apply all end here.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::seams::AbortHook;
 
@@ -8,11 +9,13 @@ use crate::seams::AbortHook;
 pub(crate) struct Fatal {
     hook: AbortHook,
     reason: OnceLock<String>,
+    /// The replica is stopping anyway.
+    stood_down: AtomicBool,
 }
 
 impl Fatal {
     pub(crate) fn new(hook: AbortHook) -> Fatal {
-        Fatal { hook, reason: OnceLock::new() }
+        Fatal { hook, reason: OnceLock::new(), stood_down: AtomicBool::new(false) }
     }
 
     /// Ends the process, as far as the hook does. Callers must still leave nothing wrong behind when it returns.
@@ -22,10 +25,17 @@ impl Fatal {
             first = true;
             reason.into()
         });
-        if first {
+        if first && self.stood_down.load(Ordering::Acquire) {
+            tracing::warn!(reason, "not stored any more; nothing of it was acknowledged");
+        } else if first {
             tracing::error!(reason, "fatal");
             (self.hook)(reason);
         }
+    }
+
+    /// From now on a failure ends nothing but what asks for it: the replica is being stopped while its disk takes nothing.
+    pub(crate) fn stand_down(&self) {
+        self.stood_down.store(true, Ordering::Release);
     }
 
     /// Ends the replica without ending the process. True when nothing had ended it before.

@@ -33,6 +33,8 @@ pub struct Options {
     pub snapshot_entries: u64,
     /// Entries kept in the log behind a snapshot, so that a follower that was away briefly needs no snapshot.
     pub keep_entries: u64,
+    /// The size of a log segment: less on a small volume, so that what is prepared ahead does not fill it.
+    pub segment_bytes: u64,
     /// Worker threads of Raft's own runtime.
     pub workers: usize,
 }
@@ -53,6 +55,7 @@ impl Default for Options {
             flush_entries: 20_000,
             snapshot_entries: 200_000,
             keep_entries: 50_000,
+            segment_bytes: 64 << 20,
             workers: 2,
         }
     }

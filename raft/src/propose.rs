@@ -43,6 +43,8 @@ enum Miss {
     NotYet(NotYet),
     /// This replica has stopped.
     Stopped,
+    /// Certainly not proposed: the leader's disk has no room.
+    NoSpace(String),
 }
 
 impl Core {
@@ -85,6 +87,9 @@ impl Core {
                 Miss::Unknown => maybe = true,
                 Miss::NotYet(not_yet) => return Err(ProposeError::NotYet(not_yet)),
                 Miss::Stopped => return Err(ProposeError::Shutdown { may_have_been_applied: true }),
+                Miss::NoSpace(message) => {
+                    return Err(ProposeError::NoSpace { message, may_have_been_applied: maybe });
+                }
             }
             if maybe && !repeatable {
                 return Err(ProposeError::LeaderLost);
@@ -115,12 +120,16 @@ impl Core {
                 Err(Miss::Unknown) => Err(ProposeError::LeaderLost),
                 Err(Miss::NotYet(not_yet)) => Err(ProposeError::NotYet(not_yet)),
                 Err(Miss::Stopped) => Err(ProposeError::Shutdown { may_have_been_applied: true }),
+                Err(Miss::NoSpace(message)) => {
+                    Err(ProposeError::NoSpace { message, may_have_been_applied: false })
+                }
             },
             error = self.hopeless(start, deadline_after(start, timeout)) => Err(error.into_propose(true)),
         }
     }
 
     async fn local(&self, proposal: Proposal) -> Result<Landed, Miss> {
+        (self.admit)(&proposal).map_err(|full| Miss::NoSpace(full.message))?;
         self.check_level(&proposal).map_err(Miss::NotYet)?;
         let proposal = (self.prepare)(proposal);
         let (answer, landed) = oneshot::channel();
@@ -185,6 +194,9 @@ impl Core {
                         Ok(Landed { log_index, outcomes })
                     }
                     Some(propose_reply::Result::NotLeader(_)) => Err(Miss::Not),
+                    Some(propose_reply::Result::Error(PeerError { message, no_space: true, .. })) => {
+                        Err(Miss::NoSpace(message))
+                    }
                     Some(propose_reply::Result::NotYet(WireNotYet { needed, level })) => {
                         Err(Miss::NotYet(NotYet { needed, level }))
                     }
@@ -208,7 +220,7 @@ impl Core {
             propose_reply::Result::NotLeader(NotLeader { leader })
         };
         let unknown = |message: String| {
-            propose_reply::Result::Error(PeerError { message, may_have_been_applied: true })
+            propose_reply::Result::Error(PeerError { message, may_have_been_applied: true, no_space: false })
         };
         let result = if self.status.borrow().leader != Some(self.node_id) {
             not_leader()
@@ -224,6 +236,11 @@ impl Core {
                         propose_reply::Result::NotYet(WireNotYet { needed, level })
                     }
                     Err(Miss::Stopped) => unknown("shutting down".to_owned()),
+                    Err(Miss::NoSpace(message)) => propose_reply::Result::Error(PeerError {
+                        message,
+                        may_have_been_applied: false,
+                        no_space: true,
+                    }),
                 },
                 error = self.hopeless(start, deadline) => {
                     unknown(error.into_propose(true).to_string())

@@ -155,6 +155,7 @@ impl Core {
         };
         let error = |message: &str| {
             read_index_reply::Result::Error(PeerError {
+                no_space: false,
                 message: message.to_owned(),
                 may_have_been_applied: false,
             })

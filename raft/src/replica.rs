@@ -17,26 +17,41 @@ use tokio::sync::{mpsc, watch};
 
 use crate::batcher::{self, Pending};
 use crate::digest::StateDigest;
-use crate::disk::Disk;
+use crate::disk::Room;
 use crate::error::{HandleError, MemberError, OpenError, ProposeError, ReadError};
 use crate::export::{Export, ExportError};
 use crate::fatal::Fatal;
 use crate::feed::Feed;
 use crate::flusher::Flusher;
 use crate::log::store::LogStore;
-use crate::log::{LogError, LogOptions};
 use crate::machine::Machine;
 use crate::network::Network;
 use crate::options::Options;
 use crate::reach::Reach;
 use crate::reads::{self, Rounds, Waiting};
-use crate::seams::{PrepareHook, Seams};
+use crate::rebuild::Parts;
+use crate::seams::{AdmitHook, PrepareHook, Seams};
 use crate::snapshot::Shelf;
 use crate::state::State;
 use crate::status::Status;
 use crate::status_task::{Observer, Raft};
 use crate::transport::Transport;
 use crate::view::View;
+
+/// A disk that takes longer than this to close the log is left alone.
+const CLOSE_WITHIN: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether stopping waits for room.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How the disk under a replica does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskHealth {
+    /// For how long the write that is under way has been.
+    pub busy_for: Option<Duration>,
+    /// A write waits for room.
+    pub lacks_room: bool,
+}
 
 /// A proposal's answer: it is committed and applied on the node that answers for it.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,6 +79,8 @@ pub(crate) struct Core {
     pub(crate) shelf: Shelf,
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) prepare: PrepareHook,
+    pub(crate) admit: AdmitHook,
+    room: Arc<Room>,
     pub(crate) reach: Arc<Reach>,
     pub(crate) status: watch::Receiver<Status>,
     pub(crate) queue: mpsc::Sender<Pending>,
@@ -233,6 +250,16 @@ impl Replica {
         self.core.handle_snapshot(chunks).await
     }
 
+    /// How the disk does. Never waits for it.
+    pub fn disk_health(&self) -> DiskHealth {
+        DiskHealth { busy_for: self.core.log.busy_for(), lacks_room: self.core.room.is_lacking() }
+    }
+
+    /// Ends the process as a storage error does: somebody found that what is stored here would not last.
+    pub fn fail(&self, reason: &str) {
+        self.core.state.fatal.raise(reason);
+    }
+
     /// The digest of the state here right after `index`, which must be that of a `TakeDigest` entry; waits for it. None
     /// when it is not known here (any more).
     pub async fn digest_at(&self, index: u64, timeout: Duration) -> Option<[u8; 16]> {
@@ -267,9 +294,14 @@ impl Replica {
         if self.life.stopped.swap(true, Ordering::AcqRel) {
             return;
         }
-        let _already_down = self.life.raft.shutdown().await;
-        if flush && let Err(error) = self.core.log.close().await {
-            tracing::error!(%error, "closing the log failed");
+        let closing = async {
+            let _already_down = self.life.raft.shutdown().await;
+            if flush && let Err(error) = self.core.log.close().await {
+                tracing::error!(%error, "closing the log failed");
+            }
+        };
+        if self.unless_stuck(closing).await.is_none() {
+            return;
         }
         let flusher = self.life.flusher.lock().unwrap_or_else(PoisonError::into_inner).take();
         let runtime = self.life.runtime.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -283,27 +315,28 @@ impl Replica {
                 runtime.shutdown_timeout(Duration::from_secs(5));
             }
         });
-        let _panicked = stopping.await;
+        let _panicked = self.unless_stuck(stopping).await;
     }
-}
 
-/// Opens the log. Where its end is torn, it must not end below what is known to be committed.
-fn open_log(
-    options: &Options,
-    disk: Arc<dyn Disk>,
-    state: &State,
-    shelf: &Shelf,
-    fatal: Arc<Fatal>,
-) -> Result<LogStore, OpenError> {
-    let applied = state.applied().0;
-    let snapshot = shelf.current().map_err(|error| OpenError::State(format!("the snapshot: {error}")))?;
-    // A state that came as a snapshot says nothing about the log: it may have come in its place.
-    let installed = snapshot.is_some_and(|(meta, _)| meta.last_log_id >= applied);
-    let known_committed = applied.filter(|_| !installed).map(|id| id.index);
-    let log_options = LogOptions { known_committed, ..LogOptions::default() };
-    let hook = Arc::new(move |error: &LogError| fatal.raise(format!("the log failed: {error}")));
-    LogStore::open(disk, &options.dir.join("log"), log_options, hook)
-        .map_err(|error| OpenError::Log(error.to_string()))
+    /// Does a part of stopping. What waits for room on a full disk was not acknowledged to anyone, and is given up; a disk
+    /// that does not answer is left alone. None then.
+    async fn unless_stuck<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = std::pin::pin!(work);
+        let until = tokio::time::Instant::now() + CLOSE_WITHIN;
+        while tokio::time::Instant::now() < until {
+            if let Ok(done) = tokio::time::timeout(LOOK, &mut work).await {
+                return Some(done);
+            }
+            if self.core.room.is_lacking() {
+                self.core.state.fatal.stand_down();
+                self.core.room.close();
+            }
+        }
+        tracing::error!("the disk does not answer: going without a last sync, what was acknowledged is safe");
+        self.core.state.fatal.stand_down();
+        self.core.room.close();
+        None
+    }
 }
 
 /// Opens the parts, on Raft's runtime.
@@ -315,15 +348,25 @@ async fn start(options: Options, seams: Seams, runtime: Handle) -> Result<(Core,
     std::fs::create_dir_all(&options.dir).map_err(io("make the directory"))?;
     crate::statefile::sync_parent(&options.dir).map_err(io("sync the directory's name"))?;
     let fatal = Arc::new(Fatal::new(seams.abort));
-    let state = Arc::new(State::open(&options, seams.state_backend, fatal.clone())?);
-    state.on_divergence(seams.diverge);
     let shelf =
         Shelf::open(options.dir.join("snapshots"), options.cluster_id).map_err(io("open the snapshots"))?;
+    let room = Arc::new(Room::default());
+    let backend = seams.state_backend.unwrap_or_else(|| crate::roomy::backend(room.clone()));
+    let parts = Parts {
+        options: &options,
+        disk: seams.disk,
+        room: room.clone(),
+        backend: Some(backend),
+        shelf: &shelf,
+        fatal,
+    };
+    let (state, log) = parts.open()?;
+    let state = Arc::new(state);
+    state.on_divergence(seams.diverge);
+    state.follows(log.clone());
     let interval = Duration::from_millis(options.flush_interval_ms);
     let flusher = Flusher::start(state.clone(), interval).map_err(io("start the flusher"))?;
     let machine = Machine::new(state.clone(), shelf.clone());
-    let log = open_log(&options, seams.disk, &state, &shelf, fatal)?;
-    state.follows(log.clone());
     let window = Duration::from_millis(2 * options.election_max_ms);
     let reach = Arc::new(Reach::default());
     let network = Network { transport: seams.transport.clone(), reach: reach.clone(), stall: window };
@@ -363,6 +406,7 @@ async fn start(options: Options, seams: Seams, runtime: Handle) -> Result<(Core,
         timeout: window,
     };
     tokio::spawn(rounds.run(readers));
+    room.be_patient();
     let core = Core {
         node_id: options.node_id,
         raft,
@@ -371,6 +415,8 @@ async fn start(options: Options, seams: Seams, runtime: Handle) -> Result<(Core,
         shelf,
         transport: seams.transport,
         prepare: seams.prepare,
+        admit: seams.admit,
+        room,
         reach,
         status,
         queue,

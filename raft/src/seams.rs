@@ -6,6 +6,7 @@ use clawhive_proto::Proposal;
 
 use crate::audit::DivergeHook;
 use crate::disk::{Disk, RealDisk};
+use crate::error::NoSpace;
 use crate::statefile::Backend;
 use crate::transport::Transport;
 
@@ -21,6 +22,9 @@ pub type AbortHook = Arc<dyn Fn(&str) + Send + Sync>;
 /// Called by the leader with each proposal before it is appended; may put commands behind those that are there.
 pub type PrepareHook = Arc<dyn Fn(Proposal) -> Proposal + Send + Sync>;
 
+/// Asked by the leader before it takes a proposal: has the disk room for what it adds?
+pub type AdmitHook = Arc<dyn Fn(&Proposal) -> Result<(), NoSpace> + Send + Sync>;
+
 /// The outside of a replica.
 #[derive(Clone)]
 pub struct Seams {
@@ -29,6 +33,7 @@ pub struct Seams {
     pub(crate) abort: AbortHook,
     pub(crate) diverge: DivergeHook,
     pub(crate) prepare: PrepareHook,
+    pub(crate) admit: AdmitHook,
     /// Where the log lives.
     pub(crate) disk: Arc<dyn Disk>,
     /// Replaces redb's file; only tests of this crate do.
@@ -44,6 +49,7 @@ impl Seams {
             abort: Arc::new(abort_process),
             diverge: Arc::new(|out| abort_process(&out.divergence.to_string())),
             prepare: Arc::new(|proposal| proposal),
+            admit: Arc::new(|_| Ok(())),
             disk: Arc::new(RealDisk),
             state_backend: None,
         }
@@ -60,6 +66,13 @@ impl Seams {
     #[must_use]
     pub fn with_abort(mut self, abort: AbortHook) -> Seams {
         self.abort = abort;
+        self
+    }
+
+    /// Lets the leader refuse proposals for want of room on its disk.
+    #[must_use]
+    pub fn with_admit(mut self, admit: AdmitHook) -> Seams {
+        self.admit = admit;
         self
     }
 

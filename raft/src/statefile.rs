@@ -4,6 +4,7 @@
 //! a failed sync nor a kill leaves the file unopenable or slow to open). Must not: know when to commit; that is the
 //! flusher's.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::ops::Bound;
@@ -67,6 +68,48 @@ pub(crate) struct StateFile {
     fatal: Arc<Fatal>,
 }
 
+/// State files up to this size are checked page by page when they are opened: within a second, and nothing that was
+/// damaged at rest is ever served. Larger ones are only checked where they are read.
+pub(crate) const VERIFY_UP_TO: u64 = 512 << 20;
+
+/// What redb says of a file that is not as it was written.
+fn is_damage(error: &redb::DatabaseError) -> bool {
+    use io::ErrorKind::{InvalidData, UnexpectedEof};
+    match error {
+        redb::DatabaseError::Storage(redb::StorageError::Corrupted(_))
+        | redb::DatabaseError::RepairAborted => true,
+        redb::DatabaseError::Storage(redb::StorageError::Io(error)) => {
+            matches!(error.kind(), InvalidData | UnexpectedEof)
+        }
+        _ => false,
+    }
+}
+
+thread_local! {
+    static CHECKING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread looks at a state file that may be damaged. A panic there is caught and told as damage: a process
+/// that tells people of panics leaves these out.
+pub fn is_checking_state() -> bool {
+    CHECKING.get()
+}
+
+/// Opens or checks; what goes wrong is damage or the disk's fault. redb takes some damage for a broken promise of its
+/// caller, and panics.
+fn guarded<T>(path: &Path, work: impl FnOnce() -> Result<T, redb::DatabaseError>) -> Result<T, OpenError> {
+    let damaged = |what: String| OpenError::DamagedState { file: path.to_owned(), what };
+    CHECKING.set(true);
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+    CHECKING.set(false);
+    match done {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(error)) if is_damage(&error) => Err(damaged(error.to_string())),
+        Ok(Err(error)) => Err(broken("open", error)),
+        Err(_) => Err(damaged("a page makes no sense".to_owned())),
+    }
+}
+
 fn broken(what: &str, error: impl std::fmt::Display) -> OpenError {
     OpenError::State(format!("{what}: {error}"))
 }
@@ -104,17 +147,20 @@ impl StateFile {
     }
 
     fn attach(path: &Path, opening: &Opening) -> Result<StateFile, OpenError> {
+        let io = |source| OpenError::Io { what: path.display().to_string(), source };
         let mut builder = Database::builder();
         builder.set_cache_size(opening.cache_bytes);
-        let db = match &opening.backend {
-            None => builder.create(path),
+        let before = std::fs::metadata(path).map_or(0, |file| file.len());
+        let mut db = match &opening.backend {
+            None => guarded(path, || builder.create(path))?,
             Some(backend) => {
-                let backend = backend(path)
-                    .map_err(|source| OpenError::Io { what: path.display().to_string(), source })?;
-                builder.create_with_backend(Boxed(backend))
+                let backend = backend(path).map_err(io)?;
+                guarded(path, || builder.create_with_backend(Boxed(backend)))?
             }
+        };
+        if (1..=VERIFY_UP_TO).contains(&before) && !guarded(path, || db.check_integrity())? {
+            tracing::warn!(file = %path.display(), "the state file was repaired, it goes on at its last whole commit");
         }
-        .map_err(|error| broken("open", error))?;
         Ok(StateFile { db: Arc::new(db), fatal: opening.fatal.clone() })
     }
 

@@ -1,8 +1,10 @@
 //! The checker checked, and real clusters under faults.
 
 mod cases;
+mod disk;
 mod leases;
 mod recorded;
+mod sigterm;
 mod simulation;
 mod snapshots;
 mod support;

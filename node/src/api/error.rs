@@ -96,7 +96,7 @@ impl From<ApiError> for Status {
             ErrorCode::Conflict => Code::AlreadyExists,
             ErrorCode::NoQuorum | ErrorCode::Unavailable => Code::Unavailable,
             ErrorCode::Timeout => Code::DeadlineExceeded,
-            ErrorCode::TooLarge => Code::ResourceExhausted,
+            ErrorCode::TooLarge | ErrorCode::NoSpace => Code::ResourceExhausted,
             ErrorCode::NotAllowed => Code::PermissionDenied,
             ErrorCode::Internal | ErrorCode::Unspecified => Code::Internal,
         };
@@ -126,6 +126,7 @@ impl From<ProposeError> for ApiError {
         let code = match &error {
             ProposeError::NoQuorum { .. } => ErrorCode::NoQuorum,
             ProposeError::Timeout { .. } => ErrorCode::Timeout,
+            ProposeError::NoSpace { .. } => ErrorCode::NoSpace,
             ProposeError::NotYet(_) => ErrorCode::Conflict,
             ProposeError::TooLarge { bytes, .. } => return ApiError::too_large("the write", *bytes),
             ProposeError::NotLeader { .. }

@@ -18,6 +18,9 @@ use super::{Items, check, runs, view};
 use crate::claw::LogQuery;
 use crate::context::Context;
 
+/// Between two tries to reach a node whose log is followed.
+const REOPEN: std::time::Duration = std::time::Duration::from_millis(500);
+
 /// How long the first look may wait for a quorum.
 const FIRST_LOOK: Duration = Duration::from_millis(4_500);
 
@@ -171,7 +174,7 @@ impl Reading {
     async fn show(&mut self, source: &Source) -> Result<(), Gone> {
         let name = self.names.get(source.task.0 as usize).cloned().unwrap_or_default();
         let resumed = self.resume.get(&(name.clone(), source.number)).copied();
-        let request = AttemptLogRequest {
+        let mut request = AttemptLogRequest {
             cluster_id: Vec::new(),
             run: self.run.0,
             task: source.task.0,
@@ -186,24 +189,14 @@ impl Reading {
             unavailable,
             ..LogChunk::default()
         };
-        let mut chunks = match open(&self.ctx, source.row.claw, request).await {
-            Ok(chunks) => chunks,
-            Err(reason) => return self.give(unavailable(reason)).await,
-        };
-        loop {
-            let chunk = tokio::select! {
-                chunk = chunks.next() => chunk,
+        while let Err(reason) = self.copy(source, &name, &mut request).await? {
+            // A node that is away may come back, and a follower waits for it as long as the attempt may go on.
+            if !self.follow || self.has_ended(source) {
+                return self.give(unavailable(reason)).await;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(REOPEN) => {}
                 () = self.send.closed() => return Err(Gone),
-            };
-            match chunk {
-                None => break,
-                Some(Ok(chunk)) => {
-                    self.give(LogChunk { task: name.clone(), attempt: source.number, ..chunk }).await?;
-                }
-                Some(Err(status)) => {
-                    let reason = format!("node {}: {}", source.row.claw, status.message());
-                    return self.give(unavailable(reason)).await;
-                }
             }
         }
         if self.follow {
@@ -212,12 +205,46 @@ impl Reading {
         Ok(())
     }
 
+    /// Hands on what the claw's node has, and remembers in the request how far that was. Inner errors: it broke off.
+    async fn copy(
+        &self,
+        source: &Source,
+        name: &str,
+        request: &mut AttemptLogRequest,
+    ) -> Result<Result<(), String>, Gone> {
+        let mut chunks = match open(&self.ctx, source.row.claw, request.clone()).await {
+            Ok(chunks) => chunks,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        loop {
+            let chunk = tokio::select! {
+                chunk = chunks.next() => chunk,
+                () = self.send.closed() => return Err(Gone),
+            };
+            match chunk {
+                None => return Ok(Ok(())),
+                Some(Ok(chunk)) => {
+                    request.offset = request.offset.max(chunk.next_offset);
+                    request.tail_lines = 0;
+                    self.give(LogChunk { task: name.to_owned(), attempt: source.number, ..chunk }).await?;
+                }
+                Some(Err(status)) => {
+                    return Ok(Err(format!("node {}: {}", source.row.claw, status.message())));
+                }
+            }
+        }
+    }
+
+    fn has_ended(&self, source: &Source) -> bool {
+        let row =
+            read::attempt(&self.ctx.replica.view(), self.run, source.task, AttemptNumber(source.number));
+        row.is_none_or(|row| state::attempt_ended(row.state()))
+    }
+
     /// The log is closed a moment before the end of the attempt is known here: the next one is looked for after that.
     async fn wait_for_end(&mut self, source: &Source) -> Result<(), Gone> {
-        let number = AttemptNumber(source.number);
         loop {
-            let row = read::attempt(&self.ctx.replica.view(), self.run, source.task, number);
-            if row.is_none_or(|row| state::attempt_ended(row.state())) {
+            if self.has_ended(source) {
                 return Ok(());
             }
             tokio::select! {

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::storage::Space;
 
 /// How much nicer than the node tasks are unless set: about a tenth of its weight each.
 pub const TASK_NICE: u8 = 10;
@@ -36,6 +39,8 @@ pub struct ClawConfig {
     /// [`guard`](super::guard): it ends the processes of this node should the node die without a word. Absent: they run
     /// on until this node starts again.
     pub guard: Option<PathBuf>,
+    /// The volume of the data directory: output ends before it is full. Absent: it is written until the disk refuses it.
+    pub space: Option<Arc<Space>>,
 }
 
 impl ClawConfig {
@@ -54,6 +59,7 @@ impl ClawConfig {
             stop_grace: Duration::from_secs(5),
             task_nice: TASK_NICE,
             guard: None,
+            space: None,
         }
     }
 

@@ -70,7 +70,8 @@ impl Claw {
             let deps = deps.clone();
             Arc::new(move || deps.now_ms())
         };
-        let logs = LogStore::open(config.data_dir.join("logs"), clock).map_err(fault)?;
+        let logs =
+            LogStore::bounded(config.data_dir.join("logs"), clock, config.space.clone()).map_err(fault)?;
         let executors = executor::registry(&config).map_err(fault)?;
         let (drain, drain_seen) = watch::channel(None);
         let (status, status_seen) = watch::channel(ClawStatus::default());

@@ -272,6 +272,12 @@ pub(super) struct ServerArgs {
     /// How log lines on standard error are written
     #[arg(long, value_enum)]
     pub(super) log_format: Option<LogFormatArg>,
+    /// Only check the settings: exit 0 when a node would start with them, 2 with every fault otherwise
+    #[arg(long)]
+    pub(super) check: bool,
+    /// Only print the settings in effect and where each comes from; the table can be used as a settings file
+    #[arg(long)]
+    pub(super) print_settings: bool,
     /// End when standard input is closed: the parent is gone
     #[arg(long, hide = true)]
     pub(super) exit_with_parent: bool,

@@ -170,6 +170,10 @@ impl From<Error> for Failure {
                 (Exit::NoServer, Some("is it running, and does --server or CLAWHIVE_SERVER name it?"))
             }
             Error::Timeout { .. } => (Exit::NoServer, None),
+            Error::NoSpace { .. } => (
+                Exit::NoServer,
+                Some("free some space on that node, or add a node with more; then try again"),
+            ),
             Error::NotAllowed { .. } => (Exit::NotAllowed, None),
             _ => (Exit::Unexpected, None),
         };
@@ -198,12 +202,23 @@ impl From<StartError> for Failure {
             _ => Exit::Unexpected,
         };
         let code = match exit {
+            _ if matches!(error, StartError::NoSpace { .. }) => "no_space",
             Exit::Usage => "invalid",
             Exit::Conflict => "conflict",
             Exit::NoServer => "unavailable",
             _ => "internal",
         };
-        Self::new(exit, code, error.to_string())
+        let failure = Self::new(exit, code, error.to_string());
+        match &error {
+            StartError::Storage { node, .. } => failure.hint(format!(
+                "the other nodes have everything that was acknowledged: `clawhive node remove {node}` on one of them, \
+                 then start this one with an empty data directory and --join"
+            )),
+            StartError::NoSpace { .. } => {
+                failure.hint("make room on that volume and start again: nothing that was acknowledged is lost")
+            }
+            _ => failure,
+        }
     }
 }
 

@@ -55,7 +55,7 @@ async fn dispatch(args: &Args, output: &Output) -> Result<Exit, Failure> {
     match &args.verb {
         Verb::Run(verb) => verbs::run::run(verb, global, output).await,
         Verb::Dev(verb) => verbs::dev::run(verb, output).await,
-        Verb::Server(verb) => verbs::server::run(verb).await,
+        Verb::Server(verb) => verbs::server::run(verb, output).await,
         Verb::Validate(verb) => verbs::validate::run(verb, output).await,
         Verb::Submit(verb) => verbs::submit::run(verb, global, output).await,
         Verb::Wait(verb) => verbs::wait::run(verb, global, output).await,

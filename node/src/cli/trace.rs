@@ -16,6 +16,16 @@ pub(super) fn server(format: LogFormat, level: &str) -> Result<(), Failure> {
     install(format, &level)
 }
 
+/// Whether a setting is a filter.
+pub(super) fn check(level: &str) -> Result<(), Failure> {
+    filter(level).map(drop)
+}
+
+fn filter(level: &str) -> Result<EnvFilter, Failure> {
+    EnvFilter::try_new(level)
+        .map_err(|error| Failure::usage(format!("the log level {level:?} cannot be read: {error}")))
+}
+
 /// For a verb with a node inside: silent, unless asked, because what matters is told by the verb.
 pub(super) fn verb() -> Result<(), Failure> {
     match std::env::var(VARIABLE) {
@@ -25,8 +35,7 @@ pub(super) fn verb() -> Result<(), Failure> {
 }
 
 fn install(format: LogFormat, level: &str) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(level)
-        .map_err(|error| Failure::usage(format!("the log level {level:?} cannot be read: {error}")))?;
+    let filter = filter(level)?;
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -25,7 +25,7 @@ enum Raw {
 type Setter = fn(&mut Partial, Raw) -> Result<(), String>;
 
 /// Every setting by name.
-const SETTINGS: [(&str, Setter); 24] = [
+const SETTINGS: &[(&str, Setter)] = &[
     ("data", |to, raw| set(&mut to.data, text(raw).map(Into::into))),
     ("listen", |to, raw| set(&mut to.listen, address(raw))),
     ("peer_listen", |to, raw| set(&mut to.peer_listen, address(raw))),
@@ -42,6 +42,7 @@ const SETTINGS: [(&str, Setter); 24] = [
     ("election_min", |to, raw| set(&mut to.election_min, duration(raw))),
     ("election_max", |to, raw| set(&mut to.election_max, duration(raw))),
     ("cache", |to, raw| set(&mut to.cache, size(raw))),
+    ("min_free", |to, raw| set(&mut to.min_free, size(raw))),
     ("log_format", |to, raw| set(&mut to.log_format, text(raw).and_then(|text| LogFormat::parse(&text)))),
     ("log_level", |to, raw| set(&mut to.log_level, text(raw))),
     ("shutdown_grace", |to, raw| set(&mut to.shutdown_grace, duration(raw))),
@@ -51,6 +52,12 @@ const SETTINGS: [(&str, Setter); 24] = [
     ("digest_interval", |to, raw| set(&mut to.digest_interval, duration(raw))),
     ("level", |to, raw| set(&mut to.level, number(raw))),
 ];
+
+/// The names of all settings.
+#[cfg(test)]
+pub(super) fn names() -> Vec<&'static str> {
+    SETTINGS.iter().map(|(name, _)| *name).collect()
+}
 
 pub(super) fn file(path: &Path, text: &str) -> Result<Partial, ConfigError> {
     let origin = path.display().to_string();

@@ -105,6 +105,8 @@ pub struct Settings {
     pub election_max: Duration,
     /// Bytes of the store's page cache.
     pub cache: u64,
+    /// Bytes kept free on the volume of the data directory; absent: by its size.
+    pub min_free: Option<u64>,
     /// How log lines are written.
     pub log_format: LogFormat,
     /// Which log lines are written.
@@ -157,6 +159,7 @@ impl Settings {
             election_min: partial.election_min.unwrap_or(Duration::from_millis(150)),
             election_max: partial.election_max.unwrap_or(Duration::from_millis(300)),
             cache: partial.cache.unwrap_or(64 << 20),
+            min_free: partial.min_free,
             log_format: partial.log_format.unwrap_or_default(),
             log_level: partial.log_level.unwrap_or_else(|| OUR_LOGS.to_owned()),
             shutdown_grace: partial.shutdown_grace.unwrap_or(Duration::from_secs(30)),

@@ -157,7 +157,7 @@ pub(super) async fn run(leadership: Leadership) -> Over {
             Ok(answers) => answers,
             Err(Err(over)) => return over,
             Err(Ok(message)) => {
-                let error = PeerError { message, may_have_been_applied: true };
+                let error = PeerError { message, may_have_been_applied: true, no_space: false };
                 vec![claw_beat_reply::Result::Error(error); beats.len()]
             }
         };

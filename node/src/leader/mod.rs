@@ -71,6 +71,7 @@ fn over(error: ProposeError) -> Result<ProposeError, Over> {
         ProposeError::NoQuorum { .. }
         | ProposeError::Timeout { .. }
         | ProposeError::LeaderLost
+        | ProposeError::NoSpace { .. }
         | ProposeError::NotYet(_)
         | ProposeError::TooLarge { .. } => Ok(error),
     }

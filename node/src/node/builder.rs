@@ -118,6 +118,13 @@ impl Builder {
         self
     }
 
+    /// Bytes kept free on the volume of the data directory.
+    #[must_use]
+    pub fn min_free(mut self, bytes: u64) -> Builder {
+        self.partial.min_free = Some(bytes);
+        self
+    }
+
     /// Settings from elsewhere (a file, the environment); what was said here before beats them.
     #[must_use]
     pub fn settings(mut self, partial: Partial) -> Builder {

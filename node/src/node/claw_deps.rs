@@ -153,7 +153,7 @@ impl ClawDeps for NodeClaw {
         let beat = ClawBeat {
             claw: self.ctx.me.node,
             incarnation: incarnation.to_vec(),
-            draining: self.draining.load(Ordering::Relaxed),
+            draining: self.draining.load(Ordering::Relaxed) || self.ctx.storage.trouble().is_some(),
             wall_ms: env::wall_ms(),
         };
         match self.ask_leader(&beat).await?.result {

@@ -41,7 +41,7 @@ impl Desk for NodeDesk {
                 request.version,
                 request.level.max(1)
             );
-            let error = PeerError { message, may_have_been_applied: false };
+            let error = PeerError { message, may_have_been_applied: false, no_space: false };
             return JoinReply { result: Some(join_reply::Result::Error(error)) };
         }
         let proposal = Proposal {
@@ -50,7 +50,7 @@ impl Desk for NodeDesk {
             commands: vec![Command { kind: Some(Kind::AddNode(request)) }],
         };
         let error = |message: String, may_have_been_applied| {
-            join_reply::Result::Error(PeerError { message, may_have_been_applied })
+            join_reply::Result::Error(PeerError { message, may_have_been_applied, no_space: false })
         };
         let result = match self.ctx.replica.propose(proposal, ADMISSION).await {
             Err(refused) => error(refused.to_string(), refused.may_have_been_applied()),

@@ -69,6 +69,24 @@ pub enum StartError {
     /// A peer answered nonsense.
     #[error("a peer's welcome makes no sense: {0}")]
     Welcome(String),
+    /// No room at all.
+    #[error("no space left in the data directory {path}: {short}; nothing was changed", path = path.display())]
+    NoSpace {
+        /// The directory.
+        path: PathBuf,
+        /// What there is, and what would do.
+        short: String,
+    },
+    /// Log or state cannot be used.
+    #[error("the storage of node {node} in {path} cannot be used: {reason}", path = path.display())]
+    Storage {
+        /// The directory.
+        path: PathBuf,
+        /// Whose it is.
+        node: u64,
+        /// Which file, where, and what is wrong.
+        reason: String,
+    },
     /// The replica.
     #[error("the replica cannot start: {0}")]
     Replica(String),

@@ -7,7 +7,9 @@ mod builder;
 mod claw_deps;
 mod cut;
 mod desk;
+mod disk;
 mod error;
+mod handover;
 mod presence;
 mod serve;
 mod shutdown;
@@ -96,6 +98,11 @@ impl Node {
     /// True while this node leads and its loops run.
     pub fn is_leader(&self) -> bool {
         self.ctx.replica.status().borrow().is_leader && self.ctx.health.loops_run()
+    }
+
+    /// Tasks that run on this node right now.
+    pub fn running(&self) -> u32 {
+        self.claw.status().borrow().running
     }
 
     /// How many voters the cluster has, as far as this node knows.

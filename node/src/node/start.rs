@@ -5,22 +5,23 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use clawhive_proto::{AddNode, NodeRole};
-use clawhive_raft::{DivergeHook, Options, Replica, Seams};
+use clawhive_raft::{DivergeHook, OpenError, Options, Replica, Seams};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::claw_deps::NodeClaw;
 use super::desk::NodeDesk;
-use super::{Node, StartError, presence, serve};
+use super::{Node, StartError, disk, presence, serve};
 use crate::api::Api;
 use crate::claw::{Claw, ClawConfig};
 use crate::config::{Begin, Role, Settings};
 use crate::context::{Context, VERSION};
 use crate::env::{self, Clock};
-use crate::identity::{DataDir, FIRST_FORMAT, Identity, format_id};
+use crate::identity::{DataDir, FIRST_FORMAT, Identity, IdentityError, format_id};
 use crate::leader::{self, Beats, Health, Pace};
 use crate::peer::{self, Links, PeerService};
 use crate::rebuild;
+use crate::storage::{Space, Storage};
 
 /// The id of the node that founds a cluster: the index of an entry that adds nobody.
 const FOUNDER: u64 = 1;
@@ -42,6 +43,7 @@ impl clawhive_raft::Clock for WallClock {
 impl Node {
     /// Starts a node. It serves once [`Node::ready`] returns.
     pub async fn start(settings: Settings) -> Result<Node, StartError> {
+        let space = Arc::new(room_to_start(&settings)?);
         let mut data = DataDir::open(&settings.data)?;
         let (client_listener, listen) = serve::bind(settings.listen, "clients").await?;
         let (peer_listener, peer_listen) = serve::bind(settings.peer_listen, "peers").await?;
@@ -69,7 +71,7 @@ impl Node {
         let (diverged, diverges) = watch::channel(None);
         let seams = seams.with_diverge(on_divergence(data.path(), me.node, diverged));
         rebuild::if_marked(data.path(), &data.path().join(RAFT_DIR), me.cluster_id, &links).await?;
-        let replica = open_replica(&settings, &mut data, me, seams, &own.peer_listen).await?;
+        let replica = open_replica(&settings, &mut data, &space, me, seams, &own.peer_listen).await?;
 
         let ctx = Arc::new(Context {
             me,
@@ -78,6 +80,7 @@ impl Node {
             links,
             clock,
             beats: Beats::default(),
+            storage: Storage::new(space),
             health: Health::default(),
             digests: Pace { entries: settings.digest_entries, interval: settings.digest_interval },
             logs: OnceLock::new(),
@@ -105,6 +108,7 @@ impl Node {
         let data = Arc::new(Mutex::new(data));
         tasks.spawn(presence::keep_older_versions_out(ctx.clone(), data.clone()));
         tasks.spawn(presence::greet_leaders(ctx.clone(), claw_deps.clone()));
+        tasks.spawn(disk::watch(ctx.clone(), claw_deps.clone(), settings.election_max));
         servers.spawn(serve::clients(client_listener, Api::server(ctx.clone()), ends));
         tracing::info!(node = me.node, %listen, %peer_listen, cluster = format_id(&me.cluster_id), "started");
         Ok(Node {
@@ -125,6 +129,18 @@ impl Node {
     }
 }
 
+/// A start writes: without any room it would fail somewhere in the middle, in words of the system.
+fn room_to_start(settings: &Settings) -> Result<Space, StartError> {
+    let io = |source| IdentityError::Io { path: settings.data.clone(), source };
+    std::fs::create_dir_all(&settings.data).map_err(io)?;
+    let space = Space::of(&settings.data, settings.min_free).map_err(io)?;
+    let measure = space.measure().map_err(io)?;
+    if measure.free < disk::needed_to_start(measure) {
+        return Err(StartError::NoSpace { path: settings.data.clone(), short: disk::short(measure) });
+    }
+    Ok(space)
+}
+
 fn claw_config(settings: &Settings, ctx: &Context, own: &AddNode) -> ClawConfig {
     let mut config = ClawConfig::new(ctx.me.node, &settings.data);
     config.slots = settings.slots;
@@ -135,6 +151,7 @@ fn claw_config(settings: &Settings, ctx: &Context, own: &AddNode) -> ClawConfig 
     config.labels = settings.labels.clone();
     config.server_addr = own.listen.clone();
     config.version = VERSION.to_owned();
+    config.space = Some(ctx.storage.space().clone());
     config
 }
 
@@ -228,17 +245,25 @@ fn on_divergence(data: &Path, me: u64, diverged: watch::Sender<Option<String>>) 
 type Whole = Arc<OnceLock<Weak<Context>>>;
 
 fn seams(links: &Links, clock: &Arc<Clock>, whole: &Whole) -> Seams {
+    let for_admit = whole.clone();
+    let admit = move |proposal: &_| match for_admit.get().and_then(Weak::upgrade) {
+        Some(ctx) => ctx.storage.admit(ctx.me.node, proposal),
+        None => Ok(()),
+    };
     let whole = whole.clone();
     let prepare = move |proposal| match whole.get().and_then(Weak::upgrade) {
         Some(ctx) => leader::handover::enrich(&ctx, proposal),
         None => proposal,
     };
-    Seams::new(Arc::new(links.clone()), Arc::new(WallClock(clock.clone()))).with_prepare(Arc::new(prepare))
+    Seams::new(Arc::new(links.clone()), Arc::new(WallClock(clock.clone())))
+        .with_prepare(Arc::new(prepare))
+        .with_admit(Arc::new(admit))
 }
 
 async fn open_replica(
     settings: &Settings,
     data: &mut DataDir,
+    space: &Space,
     me: peer::Identity,
     seams: Seams,
     peer_listen: &str,
@@ -257,13 +282,19 @@ async fn open_replica(
         heartbeat_ms: millis(settings.heartbeat),
         election_min_ms: millis(settings.election_min),
         election_max_ms: millis(settings.election_max),
+        segment_bytes: space.segment_bytes(),
         cache_bytes: usize::try_from(settings.cache).unwrap_or(usize::MAX),
         snapshot_entries: settings.snapshot_entries,
         keep_entries: settings.snapshot_keep,
         ..Options::default()
     };
     let fault = |error: String| StartError::Replica(error);
-    let replica = Replica::open(options, seams).await.map_err(|error| fault(error.to_string()))?;
+    let replica = Replica::open(options, seams).await.map_err(|error| match error {
+        OpenError::DamagedState { .. } | OpenError::Log(_) => {
+            StartError::Storage { path: data.path().to_owned(), node: me.node, reason: error.to_string() }
+        }
+        other => fault(other.to_string()),
+    })?;
     if fresh {
         if me.node == FOUNDER {
             replica.bootstrap(peer_listen).await.map_err(|error| fault(error.to_string()))?;

@@ -3,6 +3,7 @@
 mod dev;
 mod run;
 mod server;
+mod settings;
 mod snapshot;
 mod support;
 mod verbs;

@@ -8,10 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 mod real;
+mod room;
 mod sim;
 mod sim_file;
 
 pub use real::RealDisk;
+pub use room::{Room, is_full};
 pub use sim::{Fault, SimDisk};
 pub use sim_file::Tear;
 

@@ -1,6 +1,9 @@
 //! How a log is set up.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::disk::Room;
 
 /// Who does the writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +36,10 @@ pub struct LogOptions {
     /// one: a log whose torn end lies below it does not open. See [`SegmentLog::sync`](super::SegmentLog::sync)
     /// for how to know one.
     pub known_committed: Option<u64>,
+    /// A torn end is refused too: nothing is left that could tell whether what was there had been committed.
+    pub refuse_torn: bool,
+    /// With threads: where to wait for room on a full disk. Without, want of room ends the log like any other error.
+    pub room: Option<Arc<Room>>,
     /// Who does the writing.
     pub drive: Drive,
 }
@@ -48,6 +55,8 @@ impl Default for LogOptions {
             linger: Duration::from_micros(15),
             spare_segments: 2,
             known_committed: None,
+            refuse_torn: false,
+            room: None,
             drive: Drive::Threads,
         }
     }

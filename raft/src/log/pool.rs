@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, is_full};
 
 use super::error::LogError;
 use super::segment::{Segment, free_path_of};
@@ -88,8 +88,18 @@ impl Pool {
         let path = self.fresh_path(&mut state);
         drop(state);
         let file = self.disk.create(&path).map_err(|e| failed("create", &path, e))?;
-        file.reserve(len).map_err(|e| failed("reserve space for", &path, e))?;
+        if let Err(error) = file.reserve(len) {
+            self.discard(&path);
+            return Err(failed("reserve space for", &path, error));
+        }
         Ok(Spare { path, file, len })
+    }
+
+    /// Part of the room may have been taken for a file that is not to be. Best effort: the next start knows it as free.
+    fn discard(&self, path: &Path) {
+        if let Err(error) = self.disk.remove(path) {
+            tracing::debug!(path = %path.display(), %error, "an unfinished file stays");
+        }
     }
 
     fn fresh_path(&self, state: &mut State) -> PathBuf {
@@ -117,7 +127,13 @@ impl Pool {
             Ok(Step::Idle) => {}
             Ok(step) => return Ok(step),
             Err(error) => {
-                tracing::warn!(%error, "cannot prepare the next log segment");
+                match &error {
+                    // Whoever needs the segment says it, once.
+                    LogError::Io { source, .. } if is_full(source) => {
+                        tracing::debug!(%error, "no room for the next log segment yet");
+                    }
+                    _ => tracing::warn!(%error, "cannot prepare the next log segment"),
+                }
                 let mut state = self.lock();
                 state.zeroing = None;
                 state.resting = true;
@@ -169,7 +185,10 @@ impl Pool {
             if size > self.segment_bytes {
                 file.set_len(self.segment_bytes).map_err(|e| failed("cut", &path, e))?;
             }
-            file.reserve(self.segment_bytes).map_err(|e| failed("reserve space for", &path, e))?;
+            if let Err(error) = file.reserve(self.segment_bytes) {
+                self.discard(&path);
+                return Err(failed("reserve space for", &path, error));
+            }
             let spare = Spare { path, file, len: self.segment_bytes };
             self.lock().zeroing = Some((spare, 0));
             return Ok(Step::Done);

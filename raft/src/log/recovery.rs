@@ -15,6 +15,7 @@ use super::catalog::{Catalog, Mark, POINT_EVERY};
 use super::damage::{Verdict, judge};
 use super::error::OpenError;
 use super::ledger::Ledger;
+use super::options::LogOptions;
 use super::record::{self, Record};
 use super::segment::{
     FORMAT_VERSION, HEADER_LEN, Header, HeaderError, Segment, free_number, path_of, segment_number,
@@ -61,9 +62,9 @@ pub(crate) fn recover(
     dir: &Path,
     segments: &[u64],
     free: Vec<u64>,
-    tail_bytes: usize,
-    known_committed: Option<u64>,
+    options: &LogOptions,
 ) -> Result<Recovered, OpenError> {
+    let &LogOptions { tail_bytes, known_committed, refuse_torn, .. } = options;
     let mut scan = Scan {
         ledger: Ledger::default(),
         catalog: Catalog::default(),
@@ -97,6 +98,11 @@ pub(crate) fn recover(
         match verdict {
             Verdict::Damaged(what) => return Err(damaged(what)),
             Verdict::Torn { .. } if !is_last => return Err(damaged("another segment follows")),
+            Verdict::Torn { .. } if refuse_torn => {
+                return Err(damaged(
+                    "a write is torn there, and the state that could tell whether it was committed is damaged too",
+                ));
+            }
             Verdict::Torn { .. } | Verdict::Clean => {}
         }
         previous_end = end;

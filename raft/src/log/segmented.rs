@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
 
 use crate::disk::Disk;
 
@@ -51,7 +52,8 @@ impl SegmentLog {
         let keep = options.spare_segments;
         let pool = Arc::new(Pool::new(Arc::clone(&disk), dir, segment_bytes, keep, &free, next));
         let shared = Arc::new(Shared::new(ledger, catalog, tail, options.tail_bytes, on_fatal));
-        let start = Start { active, end, ledger, entries };
+        let room = options.room.clone().filter(|_| threads);
+        let start = Start { active, end, ledger, entries, room };
         let (for_writer, for_files) = (Arc::clone(&shared), Arc::clone(&pool));
         let writer = Writer::new(disk, dir.to_owned(), for_writer, for_files, !threads, start);
         let engine = if threads {
@@ -249,6 +251,12 @@ impl SegmentLog {
         }
     }
 
+    /// For how long the batch that is being written has been; none while nothing is. A disk that does not answer shows
+    /// here, since no error ever comes of it.
+    pub fn busy_for(&self) -> Option<Duration> {
+        self.shared.busy_for()
+    }
+
     pub(crate) fn options(&self) -> &LogOptions {
         &self.options
     }
@@ -280,11 +288,18 @@ impl SegmentLog {
 
 impl Drop for SegmentLog {
     fn drop(&mut self) {
+        if self.busy_for().is_some_and(|busy| busy > GIVE_UP) {
+            tracing::error!("the disk does not answer: its threads are left behind");
+            return;
+        }
         if let Some(engine) = self.engine.take() {
             engine.join();
         }
     }
 }
+
+/// Whoever drops a log does not wait for a disk that has not answered for so long.
+const GIVE_UP: Duration = Duration::from_secs(5);
 
 /// A record must fit in a segment, and its offset in 32 bits.
 const LARGEST_PAYLOAD: usize = 1 << 30;
@@ -301,7 +316,7 @@ fn find_or_create(
     }
     let (segments, free) = survey(disk, dir)?;
     if !segments.is_empty() {
-        return recover(disk, dir, &segments, free, options.tail_bytes, options.known_committed);
+        return recover(disk, dir, &segments, free, options);
     }
     let active = create_first(disk, dir, segment_bytes)?;
     let mut catalog = Catalog::default();

@@ -3,6 +3,7 @@
 //! Owns: the state in memory under one short lock, and the log's end of life. Must not: do I/O under the lock.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -33,6 +34,8 @@ pub(crate) struct Shared {
     on_fatal: FatalHook,
     /// Tells those who wait for room that the writer got on, or died.
     pub progress: Notify,
+    /// When the batch began that is being written.
+    busy: Mutex<Option<Instant>>,
 }
 
 /// Entries to read: some from files, then some from memory.
@@ -50,7 +53,13 @@ impl Shared {
         on_fatal: FatalHook,
     ) -> Self {
         let state = State { ledger, catalog, tail, queued: 0, closed: false, fatal: None };
-        Self { state: Mutex::new(state), tail_bytes, on_fatal, progress: Notify::new() }
+        Self {
+            state: Mutex::new(state),
+            tail_bytes,
+            on_fatal,
+            progress: Notify::new(),
+            busy: Mutex::default(),
+        }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -86,6 +95,19 @@ impl Shared {
         tracing::error!(%error, "the log failed");
         (self.on_fatal)(error);
         self.progress.notify_waiters();
+    }
+
+    /// Does the work of one batch; meanwhile [`Shared::busy_for`] tells for how long.
+    pub(crate) fn busy<T>(&self, work: impl FnOnce() -> T) -> T {
+        let set = |to| *self.busy.lock().unwrap_or_else(PoisonError::into_inner) = to;
+        set(Some(Instant::now()));
+        let done = work();
+        set(None);
+        done
+    }
+
+    pub(crate) fn busy_for(&self) -> Option<Duration> {
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner).map(|since| since.elapsed())
     }
 
     /// Takes in what the writer wrote: entries before serial `entries` are in files up to `end`.

@@ -7,6 +7,7 @@ use std::io;
 use std::ops::{Bound, Range, RangeBounds};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use clawhive_proto::prost::Message;
@@ -63,6 +64,16 @@ impl LogStore {
         // Nobody waits any more only if this thread is gone.
         self.log.sync(Box::new(move |result| drop(done.send(result))))?;
         Ok(wait.recv().map_err(|_| LogError::Closed)??)
+    }
+
+    /// See [`SegmentLog::busy_for`].
+    pub(crate) fn busy_for(&self) -> Option<Duration> {
+        self.log.busy_for()
+    }
+
+    /// Up to where the log is purged.
+    pub(crate) fn purged(&self) -> Option<LogId> {
+        self.log.purged().map(id)
     }
 
     async fn read(&self, range: Range<u64>, max_bytes: usize) -> io::Result<Vec<types::LogEntry>> {

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::disk::Disk;
+use crate::disk::{Disk, Room, is_full};
 
 use super::catalog::{Mark, POINT_EVERY};
 use super::error::LogError;
@@ -70,6 +70,8 @@ pub(crate) struct Writer {
     /// Whether a purge awaits its sync.
     purged: bool,
     guarded: bool,
+    /// Where to wait on a full disk.
+    room: Option<Arc<Room>>,
 }
 
 /// Where a writer begins.
@@ -78,6 +80,8 @@ pub(crate) struct Start {
     pub end: u64,
     pub ledger: Ledger,
     pub entries: u64,
+    /// Where to wait on a full disk.
+    pub room: Option<Arc<Room>>,
 }
 
 impl Writer {
@@ -89,7 +93,7 @@ impl Writer {
         does_pool: bool,
         start: Start,
     ) -> Self {
-        let Start { active, end, ledger, entries } = start;
+        let Start { active, end, ledger, entries, room } = start;
         Self {
             disk,
             dir,
@@ -107,6 +111,7 @@ impl Writer {
             bytes: 0,
             purged: false,
             guarded: false,
+            room,
         }
     }
 
@@ -114,7 +119,10 @@ impl Writer {
     pub(crate) fn commit(&mut self, batch: &mut Vec<Job>) {
         let result = match self.shared.fatal() {
             Some(fatal) => Err(LogError::Poisoned(fatal)),
-            None => self.write(batch).inspect_err(|error| self.shared.poison(error)),
+            None => {
+                let shared = Arc::clone(&self.shared);
+                shared.busy(|| self.write(batch)).inspect_err(|error| shared.poison(error))
+            }
         };
         for job in batch.drain(..) {
             if let Some(done) = job.done {
@@ -232,7 +240,11 @@ impl Writer {
     fn flush(&mut self, sync: bool) -> Result<(), LogError> {
         if !self.buf.is_empty() {
             let active = &self.active;
-            active.file.write_at(&self.buf, self.at).map_err(|e| failed("write", &active.path, e))?;
+            // Room was reserved, but not every file system can. Nothing was said of these bytes yet, and all of them are
+            // written again.
+            let write =
+                || active.file.write_at(&self.buf, self.at).map_err(|e| failed("write", &active.path, e));
+            with_room(self.room.as_deref(), "writing the log", write)?;
             self.at += self.buf.len() as u64;
             self.buf.clear();
             self.buf.shrink_to(BUFFER);
@@ -252,14 +264,16 @@ impl Writer {
         if self.does_pool {
             self.pool.work_off()?;
         }
-        let spare = self.pool.take(len)?;
+        let spare = with_room(self.room.as_deref(), "a new log segment", || self.pool.take(len))?;
         let number = self.active.number + 1;
         let ledger = Ledger { origin: None, ..self.ledger };
         let header = Header { number, previous_end: self.at, ledger };
-        spare.file.write_at(&header.encode(), 0).map_err(|e| failed("write", &spare.path, e))?;
+        let write = || spare.file.write_at(&header.encode(), 0).map_err(|e| failed("write", &spare.path, e));
+        with_room(self.room.as_deref(), "a new log segment", write)?;
         spare.file.sync_data().map_err(|e| failed("sync", &spare.path, e))?;
         let path = path_of(&self.dir, number);
-        self.disk.rename(&spare.path, &path).map_err(|e| failed("rename", &spare.path, e))?;
+        let rename = || self.disk.rename(&spare.path, &path).map_err(|e| failed("rename", &spare.path, e));
+        with_room(self.room.as_deref(), "a new log segment", rename)?;
         self.disk.sync_dir(&self.dir).map_err(|e| failed("sync", &self.dir, e))?;
         self.active = Arc::new(Segment { number, path, file: spare.file, len: spare.len });
         self.at = HEADER_LEN;
@@ -268,5 +282,18 @@ impl Writer {
         let base = self.ledger.last.map(|pos| pos.index);
         self.shared.rolled(Arc::clone(&self.active), base, HEADER_LEN);
         Ok(())
+    }
+}
+
+/// Waits while there is no room, where there is a place to wait.
+fn with_room<T>(
+    room: Option<&Room>,
+    what: &str,
+    mut operation: impl FnMut() -> Result<T, LogError>,
+) -> Result<T, LogError> {
+    let lacks_room = |error: &LogError| matches!(error, LogError::Io { source, .. } if is_full(source));
+    match room {
+        Some(room) => room.wait(what, lacks_room, operation),
+        None => operation(),
     }
 }

@@ -61,7 +61,7 @@ impl Shelf {
         Ok(shelf)
     }
 
-    fn current_path(&self) -> PathBuf {
+    pub(crate) fn current_path(&self) -> PathBuf {
         self.dir.join("current.snap")
     }
 

@@ -233,7 +233,7 @@ fn another_nodes_directory_is_refused() {
     assert!(matches!(error, OpenError::Foreign { .. }), "{error}");
     std::fs::write(dir.path().join(STATE_FILE), b"not a state file at all").unwrap();
     let error = State::open(&options(dir.path()), None, fatal().0).err().unwrap();
-    assert!(matches!(error, OpenError::State(_)), "{error}");
+    assert!(matches!(error, OpenError::DamagedState { .. }), "{error}");
 }
 
 #[test]

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clawhive_proto::{Command, Proposal, PutKey, command};
-use clawhive_raft::{Clock, Committed, Options, ProposeError, Replica, Seams, Status, View};
+use clawhive_raft::{Clock, Committed, OpenError, Options, ProposeError, Replica, Seams, Status, View};
 use clawhive_statemachine::{ReadStore, Table};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -51,6 +52,16 @@ impl Cluster {
 
     /// Opens a node over its directory.
     pub async fn open(&mut self, id: u64) -> Replica {
+        self.try_open(id).await.unwrap()
+    }
+
+    /// The directory of a node that was opened once.
+    pub fn dir(&self, id: u64) -> PathBuf {
+        self.dirs[&id].path().join("replica")
+    }
+
+    /// As [`Cluster::open`], for what may not open.
+    pub async fn try_open(&mut self, id: u64) -> Result<Replica, OpenError> {
         let dir = self.dirs.entry(id).or_insert_with(|| tempfile::tempdir().unwrap());
         let mut options = Options {
             dir: dir.path().join("replica"),
@@ -64,10 +75,10 @@ impl Cluster {
         (self.tune)(&mut options);
         let transport = Arc::new(Port { hub: self.hub.clone(), from: id });
         let clock = Arc::new(Ticking(AtomicU64::new(1_700_000_000_000)));
-        let replica = Replica::open(options, Seams::new(transport, clock)).await.unwrap();
+        let replica = Replica::open(options, Seams::new(transport, clock)).await?;
         self.hub.plug(id, replica.clone());
         self.nodes.insert(id, replica.clone());
-        replica
+        Ok(replica)
     }
 
     /// Opens a new node and makes it a voter.

@@ -1,6 +1,7 @@
 //! Integration tests: the log over simulated and real disks, and replicas in one process over links in memory.
 
 mod cluster;
+mod damage;
 mod failover;
 mod hub;
 mod log_crash;

@@ -2,6 +2,7 @@
 
 use super::writer::{LogWriter, Progress};
 use super::{AttemptId, Clock, LogError, LogQuery, LogReader};
+use crate::storage::Space;
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,15 +18,26 @@ pub struct LogStore {
 struct Inner {
     dir: PathBuf,
     clock: Clock,
+    space: Option<Arc<Space>>,
     open: Mutex<HashMap<AttemptId, watch::Receiver<Progress>>>,
 }
 
 impl LogStore {
     /// The store in this directory, which is made when missing.
     pub fn open(dir: impl Into<PathBuf>, clock: Clock) -> io::Result<Self> {
+        Self::bounded(dir, clock, None)
+    }
+
+    /// As [`LogStore::open`]; output is dropped, with a mark, before the volume is full.
+    pub fn bounded(dir: impl Into<PathBuf>, clock: Clock, space: Option<Arc<Space>>) -> io::Result<Self> {
         let dir = dir.into();
         std::fs::create_dir_all(&dir)?;
-        Ok(Self { inner: Arc::new(Inner { dir, clock, open: Mutex::default() }) })
+        Ok(Self { inner: Arc::new(Inner { dir, clock, space, open: Mutex::default() }) })
+    }
+
+    /// Whether the disk has room for so much output.
+    pub(super) fn allows(&self, bytes: usize) -> bool {
+        self.inner.space.as_ref().is_none_or(|space| space.allows_output(bytes))
     }
 
     /// The one writer of an attempt's log. No file is made before the first byte.

@@ -41,13 +41,15 @@ pub(crate) struct LogWriter {
     len: u64,
     /// Bytes lost since the last mark.
     dropped: u64,
+    /// The note that says why is written.
+    is_cut: bool,
     progress: watch::Sender<Progress>,
     closed: bool,
 }
 
 impl LogWriter {
     pub(super) fn new(store: LogStore, id: AttemptId, progress: watch::Sender<Progress>) -> Self {
-        Self { store, id, file: None, len: 0, dropped: 0, progress, closed: false }
+        Self { store, id, file: None, len: 0, dropped: 0, is_cut: false, progress, closed: false }
     }
 
     /// Appends the first `len` bytes of the buffer's payload.
@@ -57,15 +59,30 @@ impl LogWriter {
             return;
         }
         let time_ms = self.store.now_ms();
+        if kind != Kind::Note && !self.store.allows(len) {
+            self.cut(len);
+            return;
+        }
         if self.dropped > 0 && !self.write_mark(time_ms) {
             self.dropped += len as u64;
             return;
         }
+        // The note itself does not mean that output is written again.
+        self.is_cut &= kind == Kind::Note;
         let total = record::frame(&mut buffer.bytes, kind, time_ms, len);
         if let Err(error) = self.write(&buffer.bytes[..total]) {
             tracing::warn!(attempt = %self.id, %error, "cannot write the log of an attempt, its output is dropped");
             self.dropped += len as u64;
         }
+    }
+
+    /// Drops output since the disk is nearly full; says so once, while there is room for a line.
+    fn cut(&mut self, len: usize) {
+        if !std::mem::replace(&mut self.is_cut, true) {
+            tracing::warn!(attempt = %self.id, "the output of an attempt is dropped, the disk is nearly full");
+            self.note("output stopped: the disk is nearly full");
+        }
+        self.dropped += len as u64;
     }
 
     /// A line by the claw itself.

@@ -33,6 +33,7 @@ pub(in crate::cli) async fn run(args: &DevArgs, output: &Output) -> Result<Exit,
     let temporary = if args.ephemeral { Some(TempDir::new()?) } else { None };
     let directory = temporary.as_ref().map_or_else(|| args.data.clone(), |temp| temp.path().to_owned());
     // Also with data elsewhere, the verbs used in this directory shall find the nodes by themselves.
+    let is_new = !directory.exists();
     let claim = match Claim::take(&directory).await? {
         Holder::Us(claim) => claim,
         Holder::Other { addresses } => {
@@ -48,7 +49,17 @@ pub(in crate::cli) async fn run(args: &DevArgs, output: &Output) -> Result<Exit,
     let specs: Vec<Spec> = (1..=nodes).map(|n| Spec::new(n, args.port, &claim)).collect();
     let ended = match specs.as_slice() {
         [only] => one(only, claim, output).await,
-        _ => several(specs, claim, output).await,
+        _ => {
+            if let Err(taken) = ports_are_free(&specs) {
+                drop(claim);
+                if is_new {
+                    // Nothing but the claim is in it. What cannot be removed does no harm.
+                    let _ = std::fs::remove_dir_all(&directory);
+                }
+                return Err(taken);
+            }
+            several(specs, claim, output).await
+        }
     };
     drop(temporary);
     ended
@@ -97,6 +108,20 @@ async fn one(spec: &Spec, mut claim: Claim, output: &Output) -> Result<Exit, Fai
     eprintln!("stopping");
     end(node, GRACE, &mut interrupts).await;
     Ok(Exit::Done)
+}
+
+/// Before any node is started: one that finds its port taken later leaves the others half a cluster.
+fn ports_are_free(specs: &[Spec]) -> Result<(), Failure> {
+    for spec in specs {
+        for (address, whom) in [(spec.listen, "clients"), (spec.peer_listen, "peers")] {
+            if let Err(error) = std::net::TcpListener::bind(address) {
+                let message = format!("cannot listen on {address} for {whom}: {error}");
+                return Err(Failure::new(Exit::Conflict, "conflict", message)
+                    .hint("`--port` chooses others: each node takes two, the next node ten higher"));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn publish(claim: &mut Claim, specs: &[Spec]) -> Result<(), Failure> {

@@ -4,7 +4,8 @@ use std::io::Read;
 use std::time::Duration;
 
 use clawhive_node::Node;
-use clawhive_node::config::{LogFormat, Partial, Role};
+use clawhive_node::config::{LogFormat, Partial, Role, Shown, shown};
+use serde_json::json;
 use tokio::sync::oneshot;
 
 use crate::cli::GUARD;
@@ -14,10 +15,12 @@ use crate::cli::output::{Format, Output};
 use crate::cli::signals::Interrupts;
 use crate::cli::trace;
 
-pub(in crate::cli) async fn run(args: &ServerArgs) -> Result<Exit, Failure> {
-    let mut builder = Node::builder().guard(GUARD).settings(flags(args)).settings(environment()?);
-    if let Some(path) = &args.config {
-        builder = builder.settings(file(path)?);
+pub(in crate::cli) async fn run(args: &ServerArgs, output: &Output) -> Result<Exit, Failure> {
+    let (flags, environment) = (flags(args), environment()?);
+    let file = args.config.as_deref().map(file).transpose()?;
+    let mut builder = Node::builder().guard(GUARD).settings(flags.clone()).settings(environment.clone());
+    if let Some(file) = &file {
+        builder = builder.settings(file.clone());
     }
     if args.bootstrap {
         builder = builder.bootstrap();
@@ -25,6 +28,20 @@ pub(in crate::cli) async fn run(args: &ServerArgs) -> Result<Exit, Failure> {
         builder = builder.join(args.join.clone());
     }
     let settings = builder.clone().complete()?;
+    trace::check(&settings.log_level)?;
+    if args.check || args.print_settings {
+        // What a flag says of the beginning goes another way, past what a file says.
+        let flags = Partial {
+            bootstrap: args.bootstrap.then_some(true),
+            join: (!args.join.is_empty()).then(|| args.join.clone()),
+            ..flags
+        };
+        let mut sources = vec![("flags".to_owned(), &flags), ("environment".to_owned(), &environment)];
+        if let (Some(path), Some(file)) = (&args.config, &file) {
+            sources.push((path.display().to_string(), file));
+        }
+        return tell(args, &shown(&settings, &sources), output);
+    }
     trace::server(settings.log_format, &settings.log_level)?;
     let mut interrupts = Interrupts::listen()?;
     let parent = parent(args.exit_with_parent);
@@ -52,7 +69,10 @@ pub(in crate::cli) async fn run(args: &ServerArgs) -> Result<Exit, Failure> {
         let reason = tokio::select! {
             interrupts = &mut stop => {
                 let mut interrupts = interrupts;
-                end(node, settings.shutdown_grace, &mut interrupts).await;
+                if end(node, settings.shutdown_grace, &mut interrupts).await == Ended::AtOnce {
+                    // What hangs, such as a disk that does not answer, is not waited for.
+                    std::process::exit(Exit::Done as i32);
+                }
                 return Ok(Exit::Done);
             }
             failed = serving => match failed? {},
@@ -68,12 +88,49 @@ pub(in crate::cli) async fn run(args: &ServerArgs) -> Result<Exit, Failure> {
     }
 }
 
-/// Ends the node well, unless a second signal says that it takes too long.
-pub(super) async fn end(node: Node, grace: Duration, interrupts: &mut Interrupts) {
-    tokio::select! {
-        () = node.shutdown(grace) => {}
-        () = interrupts.next() => tracing::warn!("stopped at once, by a second signal"),
+/// How a node ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    Well,
+    AtOnce,
+}
+
+/// Ends the node well, unless a second signal says that it takes too long. What it does is told on standard error.
+pub(super) async fn end(node: Node, grace: Duration, interrupts: &mut Interrupts) -> Ended {
+    match node.running() {
+        0 => eprintln!("draining: no task runs here"),
+        1 => eprintln!("draining: 1 task running, up to {grace:?}; a second signal stops it at once"),
+        more => {
+            eprintln!("draining: {more} tasks running, up to {grace:?}; a second signal stops them at once")
+        }
     }
+    tokio::select! {
+        () = node.shutdown(grace) => {
+            eprintln!("stopped");
+            Ended::Well
+        }
+        () = interrupts.next() => {
+            eprintln!("stopped at once, by a second signal");
+            Ended::AtOnce
+        }
+    }
+}
+
+/// The settings as lines of a settings file, or as a document; for a check only that they are right.
+fn tell(args: &ServerArgs, all: &[Shown], output: &Output) -> Result<Exit, Failure> {
+    if output.format != Format::Table {
+        let one = |one: &Shown| json!({ "name": one.name, "value": one.value, "origin": one.origin });
+        output.document(&json!({ "settings": all.iter().map(one).collect::<Vec<_>>() }))?;
+    } else if args.print_settings {
+        let one = |one: &Shown| match one.value.as_str() {
+            "" => format!("# {} is not set\n", one.name),
+            value => format!("{} = {value}  # {}\n", one.name, one.origin),
+        };
+        output.print(&all.iter().map(one).collect::<String>())?;
+    } else {
+        output.print("the settings are valid\n")?;
+    }
+    Ok(Exit::Done)
 }
 
 fn flags(args: &ServerArgs) -> Partial {

@@ -46,3 +46,15 @@ fn three_nodes_live_and_die_with_their_parent() {
     let done = again.end(Signal::TERM);
     assert_eq!(done.code, 0, "{done:?}");
 }
+
+#[test]
+fn a_port_in_use_is_told_before_any_node_is_started() {
+    let place = Place::new();
+    let port = port();
+    let _taken = std::net::TcpListener::bind(("127.0.0.1", port + 11)).unwrap();
+    let done = place.call(&format!("dev --nodes 3 --port {port}"));
+    assert_eq!(done.code, 6, "{done:?}");
+    let wanted = format!("error: cannot listen on 127.0.0.1:{} for peers: ", port + 11);
+    assert!(done.stderr.starts_with(&wanted) && done.stderr.contains("hint: `--port`"), "{done:?}");
+    assert!(!place.path().join(".clawhive").exists(), "files are left behind");
+}
