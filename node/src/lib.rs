@@ -13,5 +13,6 @@ mod leader;
 pub mod node;
 pub mod peer;
 pub mod template;
+mod transfer;
 
 pub use node::{Builder, Node, StartError};

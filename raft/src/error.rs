@@ -3,6 +3,10 @@
 
 use std::io;
 
+use clawhive_proto::Rejection;
+
+use crate::status::Reachability;
+
 /// A replica could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -41,12 +45,10 @@ pub enum OpenError {
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ProposeError {
     /// Too few voters can be reached.
-    #[error("no quorum: {reachable} of {voters} reachable")]
+    #[error("no quorum: {who}")]
     NoQuorum {
-        /// Voters that answered lately, this node included.
-        reachable: usize,
-        /// Voters of the cluster.
-        voters: usize,
+        /// Voters that answered lately, and those that did not.
+        who: Reachability,
         /// True when the proposal may still take effect.
         may_have_been_applied: bool,
     },
@@ -64,6 +66,9 @@ pub enum ProposeError {
         /// The limit.
         limit: usize,
     },
+    /// The leader refuses it before it is proposed; nothing was.
+    #[error("{}", .0.message)]
+    Refused(Rejection),
     /// Only from `propose_local`: this node does not lead, and nothing was proposed.
     #[error("not the leader")]
     NotLeader {
@@ -93,7 +98,10 @@ impl ProposeError {
             | ProposeError::Timeout { may_have_been_applied }
             | ProposeError::Shutdown { may_have_been_applied } => *may_have_been_applied,
             ProposeError::LeaderLost => true,
-            ProposeError::TooLarge { .. } | ProposeError::NotLeader { .. } | ProposeError::NoCluster => false,
+            ProposeError::TooLarge { .. }
+            | ProposeError::Refused(_)
+            | ProposeError::NotLeader { .. }
+            | ProposeError::NoCluster => false,
         }
     }
 }
@@ -106,12 +114,10 @@ fn unknown(may: &bool) -> &'static str {
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ReadError {
     /// Too few voters can be reached.
-    #[error("no quorum: {reachable} of {voters} reachable")]
+    #[error("no quorum: {who}")]
     NoQuorum {
-        /// Voters that answered lately, this node included.
-        reachable: usize,
-        /// Voters of the cluster.
-        voters: usize,
+        /// Voters that answered lately, and those that did not.
+        who: Reachability,
     },
     /// Time ran out while the cluster seemed healthy.
     #[error("timed out")]

@@ -44,6 +44,6 @@ pub use options::Options;
 pub use replica::{Committed, Replica};
 pub use seams::{AbortHook, Clock, PrepareHook, Seams};
 pub use solo::SoloState;
-pub use status::Status;
+pub use status::{Reachability, Status};
 pub use transport::{Peer, Transport, TransportError};
 pub use view::View;

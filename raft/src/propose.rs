@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use clawhive_proto::prost::Message;
 use clawhive_proto::{
-    Applied, FrameKind, MAX_MESSAGE_BYTES, NotLeader, Outcomes, PeerError, Proposal, ProposeReply,
+    Applied, FrameKind, MAX_MESSAGE_BYTES, NotLeader, Outcomes, PeerError, Proposal, ProposeReply, Rejection,
     propose_reply,
 };
 use tokio::sync::{oneshot, watch};
@@ -15,7 +15,7 @@ use crate::batcher::{Landed, Pending, Refusal};
 use crate::codec::DecodeError;
 use crate::error::ProposeError;
 use crate::replica::{Committed, Core};
-use crate::status::Status;
+use crate::status::{Reachability, Status};
 use crate::transport::TransportError;
 use crate::wire::WireForward;
 
@@ -37,6 +37,8 @@ enum Miss {
     Not,
     /// It may take effect.
     Unknown,
+    /// Certainly not proposed, and another try would not change that.
+    Refused(Rejection),
     /// This replica has stopped.
     Stopped,
 }
@@ -78,6 +80,9 @@ impl Core {
             match miss {
                 Miss::Not => {}
                 Miss::Unknown => maybe = true,
+                // An earlier try may have been taken all the same.
+                Miss::Refused(_) if maybe => {}
+                Miss::Refused(rejection) => return Err(ProposeError::Refused(rejection)),
                 Miss::Stopped => return Err(ProposeError::Shutdown { may_have_been_applied: true }),
             }
             if maybe && !repeatable {
@@ -107,6 +112,7 @@ impl Core {
                 Ok(landed) => committed(landed),
                 Err(Miss::Not) => Err(ProposeError::NotLeader { leader: self.status.borrow().leader }),
                 Err(Miss::Unknown) => Err(ProposeError::LeaderLost),
+                Err(Miss::Refused(rejection)) => Err(ProposeError::Refused(rejection)),
                 Err(Miss::Stopped) => Err(ProposeError::Shutdown { may_have_been_applied: true }),
             },
             error = self.hopeless(start, deadline_after(start, timeout)) => Err(error.into_propose(true)),
@@ -114,6 +120,7 @@ impl Core {
     }
 
     async fn local(&self, proposal: Proposal) -> Result<Landed, Miss> {
+        self.check_members(&proposal).map_err(Miss::Refused)?;
         let proposal = (self.prepare)(proposal);
         let (answer, landed) = oneshot::channel();
         if self.queue.send(Pending { proposal, answer }).await.is_err() {
@@ -145,6 +152,7 @@ impl Core {
                 Err(Miss::Unknown)
             }
             Err(TransportError::Refused(_)) => Err(Miss::Unknown),
+            Err(TransportError::Removed(_)) => Err(Miss::Not),
             Ok(answer) => {
                 self.reach.heard(leader);
                 match ProposeReply::decode(answer).ok().and_then(|reply| reply.result) {
@@ -152,6 +160,7 @@ impl Core {
                         Ok(Landed { log_index, outcomes })
                     }
                     Some(propose_reply::Result::NotLeader(_)) => Err(Miss::Not),
+                    Some(propose_reply::Result::Refused(rejection)) => Err(Miss::Refused(rejection)),
                     Some(propose_reply::Result::Error(PeerError {
                         may_have_been_applied: false, ..
                     })) => Err(Miss::Not),
@@ -184,6 +193,7 @@ impl Core {
                     }
                     Err(Miss::Not) => not_leader(),
                     Err(Miss::Unknown) => unknown("leadership was lost".to_owned()),
+                    Err(Miss::Refused(rejection)) => propose_reply::Result::Refused(rejection),
                     Err(Miss::Stopped) => unknown("shutting down".to_owned()),
                 },
                 error = self.hopeless(start, deadline) => {
@@ -205,7 +215,7 @@ impl Core {
                 return Hopeless::NoCluster;
             }
             if !status.quorum_ok {
-                return Hopeless::NoQuorum { reachable: status.reachable, voters: status.voters.len() };
+                return Hopeless::NoQuorum { who: status.reachability() };
             }
             if over {
                 return Hopeless::Timeout;
@@ -218,7 +228,7 @@ impl Core {
 /// Why waiting ended.
 pub(crate) enum Hopeless {
     NoCluster,
-    NoQuorum { reachable: usize, voters: usize },
+    NoQuorum { who: Reachability },
     Timeout,
 }
 
@@ -226,9 +236,7 @@ impl Hopeless {
     fn into_propose(self, may_have_been_applied: bool) -> ProposeError {
         match self {
             Hopeless::NoCluster => ProposeError::NoCluster,
-            Hopeless::NoQuorum { reachable, voters } => {
-                ProposeError::NoQuorum { reachable, voters, may_have_been_applied }
-            }
+            Hopeless::NoQuorum { who } => ProposeError::NoQuorum { who, may_have_been_applied },
             Hopeless::Timeout => ProposeError::Timeout { may_have_been_applied },
         }
     }

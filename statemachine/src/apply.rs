@@ -119,6 +119,9 @@ fn dispatch(work: &mut Work<'_>, command: &Command) -> Step<Answer> {
         Some(Kind::AddNode(it)) => command::add_node::apply(work, it),
         Some(Kind::PutKey(it)) => command::put_key::apply(work, it),
         Some(Kind::DeleteKey(it)) => command::delete_key::apply(work, it),
+        Some(Kind::RemoveNode(it)) => command::remove_node::apply(work, it),
+        Some(Kind::SetNodeRole(it)) => command::set_node_role::apply(work, it),
+        Some(Kind::SetNodeState(it)) => command::set_node_state::apply(work, it),
         None => Err(Refusal::Halted(Halt::UnknownCommand { log_index: work.log_index, position: 0 })),
     }
 }

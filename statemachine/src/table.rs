@@ -54,11 +54,13 @@ pub enum Table {
     Active = 24,
     /// (namespace, key) -> KeyRow.
     Keys = 25,
+    /// node -> RemovedRow: nodes that may not come back.
+    Removed = 26,
 }
 
 impl Table {
     /// Every table, in the order of numbers.
-    pub const ALL: [Table; 25] = [
+    pub const ALL: [Table; 26] = [
         Table::Meta,
         Table::Workflows,
         Table::Versions,
@@ -84,6 +86,7 @@ impl Table {
         Table::Finished,
         Table::Active,
         Table::Keys,
+        Table::Removed,
     ];
 
     /// Its fixed number.

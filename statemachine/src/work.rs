@@ -180,6 +180,11 @@ impl<'a> Work<'a> {
         self.claws.rows.insert(claw.0, Cached { row, changed: true });
     }
 
+    pub fn delete_claw(&mut self, claw: ClawId) {
+        self.claws.rows.remove(&claw.0);
+        self.store.delete(Table::Claws, &key::claw(claw));
+    }
+
     /// A task that must exist.
     pub fn task(&self, run: RunId, task: TaskIndex) -> Step<TaskRow> {
         match self.get(Table::Tasks, &key::task(run, task))? {

@@ -3,59 +3,106 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use clawhive_proto::{ClusterStatusResponse, NodeRole, NodeRow, NodeView, PeerStatus};
-use clawhive_statemachine::ids::ClawId;
+use clawhive_proto::{ClusterStatusResponse, ListNodesResponse, NodeRole, NodeRow, NodeView, PeerStatus};
+use clawhive_raft::Status;
+use clawhive_statemachine::ids::{ClawId, NodeId};
 use clawhive_statemachine::{ReadStore, names, read};
 use futures::future::join_all;
 
+use super::health;
 use crate::context::Context;
 use crate::identity::format_id;
 
 /// A peer that does not answer within this time is shown as down.
 const PING: Duration = Duration::from_millis(500);
 
-pub(super) async fn nodes(ctx: &Context) -> ClusterStatusResponse {
+/// What was heard from the members just now.
+pub(super) struct Heard {
+    /// The answer of each that answered.
+    pub(super) answers: BTreeMap<u64, PeerStatus>,
+}
+
+impl Heard {
+    /// The leader, if it answered.
+    pub(super) fn leader(&self, status: &Status) -> Option<&PeerStatus> {
+        self.answers.get(&status.leader?)
+    }
+
+    /// Entries of the leader's log that a node lacks, as far as is known.
+    pub(super) fn lag(&self, status: &Status, node: u64) -> u64 {
+        let Some(leader) = self.leader(status) else { return 0 };
+        if leader.node == node {
+            return 0;
+        }
+        let matched = leader.progress.iter().find(|one| one.node == node).map(|one| one.matched);
+        let applied = self.answers.get(&node).map(|answer| answer.applied_index);
+        // A node that answers says more than what its leader heard of it a moment ago.
+        leader.last_log_index.saturating_sub(matched.max(applied).unwrap_or(0))
+    }
+}
+
+pub(super) async fn list(ctx: &Context) -> ListNodesResponse {
+    let status = status(ctx).await;
+    let applied_index = ctx.status().applied;
+    ListNodesResponse { nodes: status.nodes, stale: !status.quorum, applied_index }
+}
+
+pub(super) async fn status(ctx: &Context) -> ClusterStatusResponse {
     let status = ctx.status();
     let pings = status.members.iter().filter(|peer| peer.id != ctx.me.node);
     let answers =
         join_all(pings.map(|peer| async move { (peer.id, ctx.links.status(peer, PING).await.ok()) })).await;
-    let mut heard: BTreeMap<u64, PeerStatus> =
+    let mut answers: BTreeMap<u64, PeerStatus> =
         answers.into_iter().filter_map(|(id, answer)| Some((id, answer?))).collect();
-    heard.insert(ctx.me.node, ctx.peer_status());
+    answers.insert(ctx.me.node, ctx.peer_status());
+    let heard = Heard { answers };
     let view = ctx.replica.view();
-    let rows = read::nodes(&view);
-    let shown = rows.into_iter().map(|(id, row)| node(&view, &status, &heard, id.0, row)).collect();
-    let reachable = status.voters.iter().filter(|voter| heard.contains_key(voter)).count();
-    let majority = reachable * 2 > status.voters.len();
-    ClusterStatusResponse {
+    let nodes =
+        rows(&view, &status).into_iter().map(|(id, row)| node(&view, &status, &heard, id.0, row)).collect();
+    let reachable = status.voters.iter().filter(|voter| heard.answers.contains_key(voter)).count();
+    let majority = status.voters.len() / 2 + 1;
+    let mut response = ClusterStatusResponse {
         cluster_id: format_id(&ctx.me.cluster_id),
-        leader: status.leader.filter(|leader| heard.contains_key(leader)).unwrap_or(0),
+        leader: status.leader.filter(|leader| heard.answers.contains_key(leader)).unwrap_or(0),
         term: status.term,
         committed_index: status.committed,
-        quorum: majority,
+        quorum: reachable >= majority,
         voters: count(status.voters.len()),
         reachable: count(reachable),
-        nodes: shown,
+        nodes,
         node: ctx.me.node,
-    }
+        tolerates: count(reachable.saturating_sub(majority)),
+        changing: status.joint,
+        last_log_index: heard.leader(&status).map_or(status.last_log_index, |leader| leader.last_log_index),
+        ..ClusterStatusResponse::default()
+    };
+    health::judge(&mut response, &status, &heard, &view);
+    response
 }
 
 fn count(of: usize) -> u32 {
     u32::try_from(of).unwrap_or(u32::MAX)
 }
 
-fn node(
-    view: &dyn ReadStore,
-    status: &clawhive_raft::Status,
-    heard: &BTreeMap<u64, PeerStatus>,
-    id: u64,
-    row: NodeRow,
-) -> NodeView {
+/// The table of nodes, and those that were taken out of it while Raft still has them.
+fn rows(view: &dyn ReadStore, status: &Status) -> Vec<(NodeId, NodeRow)> {
+    let mut rows = read::nodes(view);
+    for (id, removed) in read::removed_nodes(view) {
+        if status.members.iter().any(|peer| peer.id == id.0) {
+            let row = NodeRow { peer_listen: removed.peer_listen, ..NodeRow::default() };
+            rows.push((id, row));
+        }
+    }
+    rows.sort_by_key(|(id, _)| *id);
+    rows
+}
+
+fn node(view: &dyn ReadStore, status: &Status, heard: &Heard, id: u64, row: NodeRow) -> NodeView {
     let claw = read::claw(view, ClawId(id));
-    let answer = heard.get(&id);
+    let answer = heard.answers.get(&id);
     let role = match row.role() {
+        _ if status.voters.contains(&id) => "voter",
         NodeRole::Claw => "claw",
-        NodeRole::Voter if status.voters.contains(&id) => "voter",
         NodeRole::Voter => "learner",
     };
     let state = match (&claw, answer) {
@@ -74,6 +121,8 @@ fn node(
         slots: claw.slots,
         running: claw.used,
         labels: claw.labels,
+        lag: heard.lag(status, id),
         row: Some(row),
+        ..NodeView::default()
     }
 }

@@ -63,6 +63,7 @@ fn over(error: ProposeError) -> Result<ProposeError, Over> {
         ProposeError::NoQuorum { .. }
         | ProposeError::Timeout { .. }
         | ProposeError::LeaderLost
+        | ProposeError::Refused(_)
         | ProposeError::TooLarge { .. } => Ok(error),
     }
 }

@@ -26,7 +26,7 @@ use crate::identity::{DataDir, format_id};
 use claw_deps::NodeClaw;
 
 pub use builder::Builder;
-pub use error::StartError;
+pub use error::{StartError, TO_COME_BACK};
 
 /// A running node. Dropping it ends it at once, as a crash would; [`Node::shutdown`] ends it well.
 pub struct Node {
@@ -106,6 +106,11 @@ impl Node {
         registered
             && (!leads || self.ctx.health.loops_run())
             && self.ctx.replica.linearizable_view(Duration::from_millis(500)).await.is_ok()
+    }
+
+    /// Returns when this node was removed from its cluster, with the words for it. It keeps quiet then; end it.
+    pub fn removed(&self) -> impl Future<Output = String> + Send + 'static {
+        presence::removed(self.ctx.clone())
     }
 
     /// Returns when it serves.

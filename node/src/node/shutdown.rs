@@ -3,14 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::join_all;
 use tokio::time::timeout;
 
 use super::Node;
 use crate::context::Context;
-
-/// How long a handover of the leadership may take.
-const HANDOVER: Duration = Duration::from_secs(2);
+use crate::transfer::{self, NotHandedOver};
 
 /// How long open calls may go on once everything else has ended.
 const LAST_CALLS: Duration = Duration::from_millis(500);
@@ -74,24 +71,11 @@ impl Node {
 
 /// Asks the voter that is furthest along to lead. Nothing happens when there is none that answers.
 async fn hand_over(ctx: &Context) {
-    let status = ctx.status();
-    if !status.is_leader {
-        return;
-    }
-    let others =
-        status.members.iter().filter(|peer| peer.id != ctx.me.node && status.voters.contains(&peer.id));
-    let asked =
-        others.map(|peer| async move { ctx.links.status(peer, Duration::from_millis(500)).await.ok() });
-    let answers = join_all(asked).await;
-    let Some(best) = answers.into_iter().flatten().max_by_key(|answer| answer.applied_index) else { return };
-    if let Err(error) = ctx.replica.transfer_leader(best.node).await {
-        tracing::warn!(to = best.node, %error, "the leadership is not handed over");
-        return;
-    }
-    let mut watch = ctx.replica.status();
-    let gone = watch.wait_for(|status| status.leader.is_some_and(|leader| leader != ctx.me.node));
-    match timeout(HANDOVER, gone).await {
-        Ok(_) => tracing::info!(to = best.node, "the leadership is handed over"),
-        Err(_) => tracing::warn!(to = best.node, "the leadership was not taken over in time"),
+    match transfer::to(ctx, 0).await {
+        Ok(to) => tracing::info!(to, "the leadership is handed over"),
+        Err(NotHandedOver::NotLeader(_)) => {}
+        Err(NotHandedOver::Refused(_, reason) | NotHandedOver::Failed(reason)) => {
+            tracing::warn!(reason, "the leadership is not handed over");
+        }
     }
 }

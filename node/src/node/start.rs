@@ -18,7 +18,7 @@ use crate::context::{Context, VERSION};
 use crate::env::{self, Clock};
 use crate::identity::{DataDir, FORMAT, Identity, format_id};
 use crate::leader::{self, Beats, Health};
-use crate::peer::{self, Links, PeerService};
+use crate::peer::{self, JoinError, Links, PeerService};
 
 /// The id of the node that founds a cluster: the index of an entry that adds nobody.
 const FOUNDER: u64 = 1;
@@ -92,6 +92,11 @@ impl Node {
         let mut tasks = JoinSet::new();
         tasks.spawn(leader::run(ctx.clone()));
         tasks.spawn(presence::follow_moves(ctx.clone()));
+        let seeds = match &settings.begin {
+            Begin::Join(seeds) => seeds.clone(),
+            _ => Vec::new(),
+        };
+        tasks.spawn(presence::seek(ctx.clone(), own.peer_listen.clone(), seeds));
         tasks.spawn(presence::announce(ctx.clone(), own));
         tasks.spawn(presence::greet_leaders(ctx.clone(), claw_deps.clone()));
         servers.spawn(serve::clients(client_listener, Api::server(ctx.clone()), ends));
@@ -127,10 +132,16 @@ async fn identify(
         (Some(identity), begin) => {
             let me =
                 peer::Identity { cluster_id: identity.cluster().unwrap_or_default(), node: identity.node };
-            if let Begin::Join(peers) = begin
-                && let Some(reason) = peer::other_cluster(peers, &me).await
-            {
-                return Err(StartError::OtherCluster { path, cluster: identity.cluster_id, reason });
+            if let Begin::Join(peers) = begin {
+                match peer::look_around(peers, &me).await {
+                    None => {}
+                    Some(peer::Stranger::OtherCluster(reason)) => {
+                        return Err(StartError::OtherCluster { path, cluster: identity.cluster_id, reason });
+                    }
+                    Some(peer::Stranger::Removed(reason)) => {
+                        return Err(StartError::Removed { path, reason });
+                    }
+                }
             }
             identity
         }
@@ -172,6 +183,7 @@ async fn join(peers: &[String], data: &mut DataDir, own: &AddNode) -> Result<Ide
     let welcome = loop {
         match peer::join(peers, &request).await {
             Ok(welcome) => break welcome,
+            Err(refused @ JoinError::Refused(_)) => return Err(refused.into()),
             Err(error) if started.elapsed() > JOIN_PATIENCE => return Err(error.into()),
             Err(error) => {
                 tracing::warn!(%error, "not let in yet");

@@ -174,8 +174,11 @@ fn commands() {
             Kind::PutKey(PutKey { namespace: "n".into(), key: "k".into(), value: vec![0, 255].into() }),
         ),
         ("delete_key", Kind::DeleteKey(DeleteKey { namespace: "n".into(), key: "k".into() })),
+        ("remove_node", Kind::RemoveNode(RemoveNode { node: 300 })),
+        ("set_node_role", Kind::SetNodeRole(SetNodeRole { node: 300, role: NodeRole::Claw as i32 })),
+        ("set_node_state", Kind::SetNodeState(SetNodeState { node: 300, state: NodeState::Draining as i32 })),
     ];
-    assert_eq!(commands.len(), 16, "each command has its bytes here");
+    assert_eq!(commands.len(), 19, "each command has its bytes here");
     for (name, kind) in commands {
         golden(&format!("command/{name}"), Command { kind: Some(kind) });
     }
@@ -329,8 +332,11 @@ fn rows() {
             role: NodeRole::Claw as i32,
             version: "0.1.0".into(),
             added_at_ms: 5,
+            state: 0,
         },
     );
+    golden("row/node_draining", NodeRow { state: NodeState::Draining as i32, ..NodeRow::default() });
+    golden("row/removed", RemovedRow { join_id: vec![1; 16], peer_listen: "a:2".into(), removed_at_ms: 5 });
     golden("row/timer", TimerRow {});
     golden(
         "row/backlog_edges",
@@ -391,12 +397,18 @@ fn keys_and_table_numbers() {
         (Table::Finished, key::finished(8, run).into()),
         (Table::Active, key::run(run).into()),
         (Table::Keys, key::key("data", "k")),
+        (Table::Removed, key::node(5.into()).into()),
     ];
     assert_eq!(keys.len(), Table::ALL.len(), "each table has its key here");
     let mut all = Vec::new();
     for ((table, key), expected) in keys.into_iter().zip(Table::ALL) {
         assert_eq!(table, expected);
         assert_eq!(Table::from_number(table.number()), Some(table));
+        if table > Table::Keys {
+            // Tables of later levels have a file each.
+            fixed(&format!("key/{}", table.number()), &key);
+            continue;
+        }
         all.push(table.number());
         all.push(key.len() as u8);
         all.extend_from_slice(&key);

@@ -3,8 +3,8 @@
 use std::io::Read;
 use std::time::Duration;
 
-use clawhive_node::Node;
 use clawhive_node::config::{LogFormat, Partial, Role};
+use clawhive_node::{Node, StartError};
 use tokio::sync::oneshot;
 
 use crate::cli::GUARD;
@@ -42,20 +42,29 @@ pub(in crate::cli) async fn run(args: &ServerArgs) -> Result<Exit, Failure> {
         // Half started: what is on disk is whole at any moment, and nothing has been promised to anyone.
         _ = &mut stop => std::process::exit(Exit::Done as i32),
     };
-    let stopped = tokio::select! {
-        () = node.ready() => None,
-        interrupts = &mut stop => Some(interrupts),
+    let serve = async {
+        node.ready().await;
+        let ready = format!("ready listen={} node={}\n", node.listen(), node.id());
+        Output::of_process(Format::Table).print(&ready)?;
+        std::future::pending::<Result<(), Failure>>().await
     };
-    let mut interrupts = match stopped {
-        Some(interrupts) => interrupts,
-        None => {
-            let ready = format!("ready listen={} node={}\n", node.listen(), node.id());
-            Output::of_process(Format::Table).print(&ready)?;
-            stop.await
+    let ended = tokio::select! {
+        failed = serve => return failed.map(|()| Exit::Done),
+        interrupts = &mut stop => Ok(interrupts),
+        reason = node.removed() => Err(reason),
+    };
+    match ended {
+        Ok(mut interrupts) => {
+            end(node, settings.shutdown_grace, &mut interrupts).await;
+            Ok(Exit::Done)
         }
-    };
-    end(node, settings.shutdown_grace, &mut interrupts).await;
-    Ok(Exit::Done)
+        Err(reason) => {
+            let path = node.data_dir().to_owned();
+            // What it runs, it may not run any more.
+            node.shutdown(Duration::ZERO).await;
+            Err(StartError::Removed { path, reason }.into())
+        }
+    }
 }
 
 /// Ends the node well, unless a second signal says that it takes too long.
