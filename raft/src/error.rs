@@ -66,6 +66,9 @@ pub enum ProposeError {
         /// The limit.
         limit: usize,
     },
+    /// The cluster cannot do this yet; nothing was proposed.
+    #[error("{0}")]
+    NotYet(clawhive_statemachine::level::NotYet),
     /// The leader refuses it before it is proposed; nothing was.
     #[error("{}", .0.message)]
     Refused(Rejection),
@@ -99,6 +102,7 @@ impl ProposeError {
             | ProposeError::Shutdown { may_have_been_applied } => *may_have_been_applied,
             ProposeError::LeaderLost => true,
             ProposeError::TooLarge { .. }
+            | ProposeError::NotYet(_)
             | ProposeError::Refused(_)
             | ProposeError::NotLeader { .. }
             | ProposeError::NoCluster => false,

@@ -13,6 +13,7 @@ pub(crate) mod fail_task;
 pub(crate) mod fire_timers;
 pub(crate) mod put_key;
 pub(crate) mod put_workflow;
+pub(crate) mod raise_level;
 pub(crate) mod register_claw;
 pub(crate) mod remove_node;
 pub(crate) mod renew_leases;

@@ -73,6 +73,7 @@ pub(super) async fn status(ctx: &Context) -> ClusterStatusResponse {
         node: ctx.me.node,
         tolerates: count(reachable.saturating_sub(majority)),
         changing: status.joint,
+        level: clawhive_statemachine::level::current(&view),
         last_log_index: heard.leader(&status).map_or(status.last_log_index, |leader| leader.last_log_index),
         ..ClusterStatusResponse::default()
     };

@@ -126,6 +126,7 @@ impl From<ProposeError> for ApiError {
         let code = match &error {
             ProposeError::NoQuorum { .. } => ErrorCode::NoQuorum,
             ProposeError::Timeout { .. } => ErrorCode::Timeout,
+            ProposeError::NotYet(_) => ErrorCode::Conflict,
             ProposeError::Refused(rejection) => return rejection.clone().into(),
             ProposeError::TooLarge { bytes, .. } => return ApiError::too_large("the write", *bytes),
             ProposeError::NotLeader { .. }
@@ -164,6 +165,7 @@ impl From<Rejection> for ApiError {
             | RejectionCode::AddressTaken
             | RejectionCode::NoSlot => ErrorCode::Conflict,
             RejectionCode::UnknownClaw => ErrorCode::NotFound,
+            RejectionCode::NotYet => ErrorCode::Conflict,
             RejectionCode::Unspecified => ErrorCode::Internal,
         };
         ApiError::new(code, rejection.message)

@@ -35,7 +35,7 @@ fn fixed(name: &str, encoded: &[u8]) -> Vec<u8> {
 }
 
 /// The message is encoded as before, and the bytes of before read as this message.
-fn golden<M: Message + Default + PartialEq + std::fmt::Debug>(name: &str, message: M) {
+pub(crate) fn golden<M: Message + Default + PartialEq + std::fmt::Debug>(name: &str, message: M) {
     let stored = fixed(name, &message.encode_to_vec());
     assert_eq!(M::decode(&stored[..]).unwrap(), message, "{name} reads otherwise than before");
 }
@@ -167,6 +167,7 @@ fn commands() {
                 peer_listen: "a:2".into(),
                 role: NodeRole::Claw as i32,
                 version: "0.1.0".into(),
+                level: 0,
             }),
         ),
         (
@@ -174,11 +175,8 @@ fn commands() {
             Kind::PutKey(PutKey { namespace: "n".into(), key: "k".into(), value: vec![0, 255].into() }),
         ),
         ("delete_key", Kind::DeleteKey(DeleteKey { namespace: "n".into(), key: "k".into() })),
-        ("remove_node", Kind::RemoveNode(RemoveNode { node: 300 })),
-        ("set_node_role", Kind::SetNodeRole(SetNodeRole { node: 300, role: NodeRole::Claw as i32 })),
-        ("set_node_state", Kind::SetNodeState(SetNodeState { node: 300, state: NodeState::Draining as i32 })),
     ];
-    assert_eq!(commands.len(), 19, "each command has its bytes here");
+    assert_eq!(commands.len(), 16, "each command of level 1 has its bytes here");
     for (name, kind) in commands {
         golden(&format!("command/{name}"), Command { kind: Some(kind) });
     }
@@ -214,11 +212,25 @@ fn commands() {
 }
 
 #[test]
+fn membership() {
+    let (node, role) = (300, NodeRole::Claw as i32);
+    for (name, kind) in [
+        ("remove_node", Kind::RemoveNode(RemoveNode { node })),
+        ("set_node_role", Kind::SetNodeRole(SetNodeRole { node, role })),
+        ("set_node_state", Kind::SetNodeState(SetNodeState { node, state: NodeState::Draining as i32 })),
+    ] {
+        golden(&format!("command/{name}"), Command { kind: Some(kind) });
+    }
+    golden("row/node_draining", NodeRow { state: NodeState::Draining as i32, ..NodeRow::default() });
+    golden("row/removed", RemovedRow { join_id: vec![1; 16], peer_listen: "a:2".into(), removed_at_ms: 5 });
+}
+
+#[test]
 fn rows() {
     let labels = || [("zone".to_string(), "a".to_string())].into();
     golden(
         "row/meta",
-        Meta { last_time_ms: 1, next_run: 2, next_workflow: 3, next_ready: 4, next_backlog: 5 },
+        Meta { last_time_ms: 1, next_run: 2, next_workflow: 3, next_ready: 4, next_backlog: 5, level: 0 },
     );
     golden("row/workflow", WorkflowRow { uid: 1, latest_version: 2, latest_hash: vec![3; 32] });
     golden(
@@ -335,8 +347,6 @@ fn rows() {
             state: 0,
         },
     );
-    golden("row/node_draining", NodeRow { state: NodeState::Draining as i32, ..NodeRow::default() });
-    golden("row/removed", RemovedRow { join_id: vec![1; 16], peer_listen: "a:2".into(), removed_at_ms: 5 });
     golden("row/timer", TimerRow {});
     golden(
         "row/backlog_edges",
@@ -416,4 +426,10 @@ fn keys_and_table_numbers() {
     fixed("keys", &all);
     fixed("ready_value", &key::task(run, index));
     fixed("held_value", &key::held_value(index));
+}
+
+#[test]
+fn levels() {
+    golden("command/raise_level", Command { kind: Some(Kind::RaiseLevel(RaiseLevel { level: 2 })) });
+    golden("row/meta_level", Meta { level: 2, ..Meta::default() });
 }
