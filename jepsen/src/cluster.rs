@@ -49,6 +49,10 @@ pub struct Member {
     pub data: PathBuf,
     /// Its node id, once it was ready.
     pub id: u64,
+    /// More flags of its next starts.
+    pub flags: Vec<String>,
+    /// More settings of its starts, by the names of variables.
+    pub settings: Vec<(String, String)>,
     process: Option<Child>,
     starts: u32,
 }
@@ -85,16 +89,8 @@ impl Cluster {
         let out = options.out.clone().unwrap_or_else(|| home.path().join("out"));
         std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
         let mut cluster = Cluster { members: Vec::new(), options, out, _home: home };
-        for number in 0..cluster.options.nodes {
-            let member = Member {
-                listen: format!("127.0.0.1:{}", free_port()?),
-                peer_listen: format!("127.0.0.1:{}", free_port()?),
-                data: cluster._home.path().join(format!("node{}", number + 1)),
-                id: 0,
-                process: None,
-                starts: 0,
-            };
-            cluster.members.push(member);
+        for _ in 0..cluster.options.nodes {
+            let number = cluster.place()?;
             cluster.spawn(number)?;
             cluster.ready(number).await?;
         }
@@ -104,22 +100,61 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Starts the process of a member; it need not be ready yet.
-    pub fn spawn(&mut self, number: usize) -> Result<()> {
-        let first = self.members[0].peer_listen.clone();
+    /// Makes room for one more member, which joins whoever is up when it is started.
+    pub fn place(&mut self) -> Result<usize> {
+        let number = self.members.len();
+        self.members.push(Member {
+            listen: format!("127.0.0.1:{}", free_port()?),
+            peer_listen: format!("127.0.0.1:{}", free_port()?),
+            data: self._home.path().join(format!("node{}", number + 1)),
+            id: 0,
+            flags: Vec::new(),
+            settings: Vec::new(),
+            process: None,
+            starts: 0,
+        });
+        Ok(number)
+    }
+
+    /// Adds a member and waits until it is ready; it may not have a vote yet.
+    pub async fn add(&mut self) -> Result<usize> {
+        let number = self.place()?;
+        self.spawn(number)?;
+        self.ready(number).await?;
+        Ok(number)
+    }
+
+    /// Gives a member that is down other addresses.
+    pub fn move_away(&mut self, number: usize) -> Result<()> {
+        let member = &mut self.members[number];
+        member.listen = format!("127.0.0.1:{}", free_port()?);
+        member.peer_listen = format!("127.0.0.1:{}", free_port()?);
+        Ok(())
+    }
+
+    /// Makes a member that is down a new machine: nothing is left of its data.
+    pub fn wipe(&mut self, number: usize) -> Result<()> {
+        let member = &mut self.members[number];
+        std::fs::remove_dir_all(&member.data)?;
+        (member.starts, member.id) = (0, 0);
+        Ok(())
+    }
+
+    /// The command that starts a member.
+    pub fn command(&self, number: usize) -> Command {
+        let up = self.members.iter().find(|member| member.process.is_some());
+        let seed = up.unwrap_or(&self.members[0]).peer_listen.clone();
         let member = &self.members[number];
-        if member.process.is_some() {
-            bail!("node {} runs already", number + 1);
-        }
         let mut command = Command::new(&self.options.binary);
         command.arg("server").arg("--data").arg(&member.data);
         command.args(["--listen", &member.listen, "--peer-listen", &member.peer_listen]);
         if member.starts == 0 {
             match number {
                 0 => command.arg("--bootstrap"),
-                _ => command.args(["--join", &first]),
+                _ => command.args(["--join", &seed]),
             };
         }
+        command.args(&member.flags);
         // A node refuses settings that it does not know; those of the tool's caller are none of its business.
         for (name, _) in
             std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CLAWHIVE_"))
@@ -132,9 +167,21 @@ impl Cluster {
         if let Some(lease) = self.options.lease {
             command.env("CLAWHIVE_LEASE", format!("{}ms", lease.as_millis()));
         }
+        command.envs(member.settings.iter().cloned());
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Starts the process of a member; it need not be ready yet.
+    pub fn spawn(&mut self, number: usize) -> Result<()> {
+        let member = &self.members[number];
+        if member.process.is_some() {
+            bail!("node {} runs already", number + 1);
+        }
+        let mut command = self.command(number);
         let start = member.starts + 1;
         let log = |kind: &str| File::create(self.log(number, start, kind));
-        command.stdin(Stdio::null()).stdout(log("out")?).stderr(log("log")?);
+        command.stdout(log("out")?).stderr(log("log")?);
         let process =
             command.spawn().with_context(|| format!("cannot start {}", self.options.binary.display()))?;
         let member = &mut self.members[number];
@@ -208,6 +255,22 @@ impl Cluster {
     /// SIGCONT.
     pub fn resume(&self, number: usize) -> Result<()> {
         self.signal(number, Signal::CONT)
+    }
+
+    /// Waits until a process ends by itself; the exit code and what it wrote to standard error.
+    pub async fn end(&mut self, number: usize, patience: Duration) -> Result<(i32, String)> {
+        let until = Instant::now() + patience;
+        while Instant::now() < until {
+            if let Some(process) = &mut self.members[number].process
+                && let Some(status) = process.try_wait()?
+            {
+                self.members[number].process = None;
+                let log = self.log(number, self.members[number].starts, "log");
+                return Ok((status.code().unwrap_or(-1), std::fs::read_to_string(log)?));
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        bail!("node {} did not end within {patience:?}; see {}", number + 1, self.out.display())
     }
 
     /// SIGTERM; kills when it takes more than `patience`. True when the node ended by itself with code 0.

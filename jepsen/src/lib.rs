@@ -6,6 +6,8 @@
 pub mod blackbox;
 pub mod cluster;
 pub mod failover;
+pub mod growth;
+pub mod proxy;
 pub mod rng;
 pub mod sim;
 pub mod verdict;

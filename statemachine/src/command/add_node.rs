@@ -83,7 +83,7 @@ fn check_not_removed(work: &Work<'_>, node: NodeId) -> Step<()> {
 /// A new data directory behind the address of a node: its disk was wiped, or somebody made a mistake. Either way the old
 /// node must not be counted on any more, which only a person can say.
 fn check_address(work: &Work<'_>, peer_listen: &str) -> Step<()> {
-    let holds = |(_, row): &(NodeId, NodeRow)| row.peer_listen == peer_listen;
+    let holds = |(_, row): &(NodeId, NodeRow)| !peer_listen.is_empty() && row.peer_listen == peer_listen;
     let Some((node, _)) = read::nodes(work.view()).into_iter().find(holds) else { return Ok(()) };
     rejected(
         RejectionCode::AddressTaken,
