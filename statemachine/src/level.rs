@@ -21,9 +21,10 @@ pub fn current(view: &dyn ReadStore) -> u32 {
 /// The level that a command needs.
 pub fn needed(command: &Command) -> u32 {
     match &command.kind {
-        None
+        // Of a later version: this one cannot even carry it.
+        None => LEVEL + 1,
         // Raising the level is the one thing that comes before the level is there.
-        | Some(
+        Some(
             Kind::RaiseLevel(_)
             | Kind::RegisterClaw(_)
             | Kind::ExpireClaw(_)
@@ -114,5 +115,6 @@ mod tests {
     fn old_commands_need_nothing() {
         let command = Command { kind: Some(Kind::PutKey(PutKey::default())) };
         assert!(check(&command, 1).is_ok());
+        assert_eq!(needed(&Command { kind: None }), LEVEL + 1);
     }
 }
