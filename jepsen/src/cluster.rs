@@ -70,7 +70,8 @@ pub struct Cluster {
 /// The next port to try. Below the range that the system gives to outgoing connections.
 static NEXT_PORT: AtomicU32 = AtomicU32::new(0);
 
-fn free_port() -> Result<u16> {
+/// A port that nobody listens on, and that the system gives to no outgoing connection.
+pub fn free_port() -> Result<u16> {
     for _ in 0..2_000 {
         let step = NEXT_PORT.fetch_add(1, Ordering::Relaxed);
         // Other processes start elsewhere.

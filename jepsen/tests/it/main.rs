@@ -2,6 +2,7 @@
 
 mod cases;
 mod membership;
+mod operations;
 mod recorded;
 mod simulation;
 mod support;

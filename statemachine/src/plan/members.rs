@@ -120,7 +120,7 @@ fn leave(
             continue;
         }
         if member.id == members.leader {
-            match members.successor(rows) {
+            match members.successor(rows, true) {
                 Some(to) => return Some(Step::HandOver { to }),
                 None => waits.push((member.id, "it leads, and no other voter can take over".to_string())),
             }
@@ -130,7 +130,7 @@ fn leave(
     }
     let rests = |(id, row): &(NodeId, NodeRow)| id.0 == members.leader && row.state() == NodeState::Draining;
     if rows.iter().any(rests) {
-        return members.successor(rows).map(|to| Step::HandOver { to });
+        return members.successor(rows, false).map(|to| Step::HandOver { to });
     }
     None
 }
@@ -182,17 +182,17 @@ impl Members {
         }
     }
 
-    /// Who leads best instead of the leader: a voter that stays one, is reachable and furthest along; one that is being
-    /// drained only when there is no other, and then only if the leader has to go.
-    fn successor(&self, rows: &[(NodeId, NodeRow)]) -> Option<u64> {
-        let stays = |id: u64| {
-            let row = rows.iter().find(|(node, _)| node.0 == id).map(|(_, row)| row);
-            row.is_some_and(|row| row.role() == NodeRole::Voter && row.state() == NodeState::Active)
-        };
+    /// Who leads best instead of the leader: a voter that stays one, is reachable and furthest along. One that is being
+    /// drained only when the leader has to go and there is no other.
+    fn successor(&self, rows: &[(NodeId, NodeRow)], has_to_go: bool) -> Option<u64> {
+        let row = |id: u64| rows.iter().find(|(node, _)| node.0 == id).map(|(_, row)| row);
+        let rests = |id: u64| row(id).is_some_and(|row| row.state() == NodeState::Draining);
         self.members
             .iter()
-            .filter(|member| member.voter && member.heard && member.id != self.leader && stays(member.id))
-            .min_by_key(|member| (member.lag, member.id))
+            .filter(|member| member.voter && member.heard && member.id != self.leader)
+            .filter(|member| row(member.id).is_some_and(|row| row.role() == NodeRole::Voter))
+            .filter(|member| has_to_go || !rests(member.id))
+            .min_by_key(|member| (rests(member.id), member.lag, member.id))
             .map(|member| member.id)
     }
 }

@@ -204,6 +204,9 @@ fn a_leader_hands_over_before_it_loses_its_vote() {
     assert_eq!(hive.step(), Some(Step::HandOver { to: 2 }));
     hive.cluster.run(state(2, NodeState::Draining));
     assert_eq!(hive.step(), None);
+    // One that has to go takes what there is.
+    hive.cluster.run(remove(1));
+    assert_eq!(hive.step(), Some(Step::HandOver { to: 2 }));
 }
 
 #[test]
