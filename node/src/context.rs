@@ -8,7 +8,7 @@ use clawhive_raft::{Committed, Peer, ProposeError, Replica, Status};
 use clawhive_statemachine::plan::members::Member;
 
 use crate::claw::LogStore;
-use crate::env::Clock;
+use crate::env::{self, Clock};
 use crate::leader::{Beats, Health};
 use crate::peer::{Identity, Links};
 
@@ -78,6 +78,8 @@ impl Context {
             leader: status.is_leader,
             version: VERSION.to_owned(),
             level: self.level,
+            wall_ms: env::wall_ms(),
+            clock_ms: self.clock.now_ms(),
         }
     }
 }

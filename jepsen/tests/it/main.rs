@@ -1,6 +1,7 @@
 //! The checker checked, and real clusters under faults.
 
 mod cases;
+mod leases;
 mod membership;
 mod operations;
 mod recorded;

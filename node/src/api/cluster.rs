@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clawhive_proto::{ClusterStatusResponse, ListNodesResponse, NodeRole, NodeRow, NodeView, PeerStatus};
-use clawhive_raft::Status;
+use clawhive_raft::{Peer, Status};
 use clawhive_statemachine::ids::{ClawId, NodeId};
 use clawhive_statemachine::{ReadStore, names, read};
 use futures::future::join_all;
 
+use super::clocks::{self, Clocks};
 use super::health;
 use crate::context::Context;
+use crate::env;
 use crate::identity::format_id;
 
 /// A peer that does not answer within this time is shown as down.
@@ -50,15 +52,23 @@ pub(super) async fn list(ctx: &Context) -> ListNodesResponse {
 pub(super) async fn status(ctx: &Context) -> ClusterStatusResponse {
     let status = ctx.status();
     let pings = status.members.iter().filter(|peer| peer.id != ctx.me.node);
-    let answers =
-        join_all(pings.map(|peer| async move { (peer.id, ctx.links.status(peer, PING).await.ok()) })).await;
-    let mut answers: BTreeMap<u64, PeerStatus> =
-        answers.into_iter().filter_map(|(id, answer)| Some((id, answer?))).collect();
-    answers.insert(ctx.me.node, ctx.peer_status());
+    let asked = join_all(pings.map(|peer| async move { (peer.id, ask(ctx, peer).await) })).await;
+    let own = ctx.peer_status();
+    let mut clocks = BTreeMap::from([(ctx.me.node, Clocks::new(&own, own.wall_ms, own.wall_ms))]);
+    let mut answers = BTreeMap::from([(ctx.me.node, own)]);
+    for (id, answer) in asked {
+        if let Some((answer, clock)) = answer {
+            clocks.insert(id, clock);
+            answers.insert(id, answer);
+        }
+    }
     let heard = Heard { answers };
     let view = ctx.replica.view();
-    let nodes =
+    let mut nodes: Vec<NodeView> =
         rows(&view, &status).into_iter().map(|(id, row)| node(&view, &status, &heard, id.0, row)).collect();
+    for node in &mut nodes {
+        node.skew_ms = clocks::skew_ms(&clocks, status.leader, node.id);
+    }
     let reachable = status.voters.iter().filter(|voter| heard.answers.contains_key(voter)).count();
     let majority = status.voters.len() / 2 + 1;
     let mut response = ClusterStatusResponse {
@@ -79,6 +89,14 @@ pub(super) async fn status(ctx: &Context) -> ClusterStatusResponse {
     };
     health::judge(&mut response, &status, &heard, &view);
     response
+}
+
+/// What a peer says of itself, and of its clocks as they compare with ours.
+async fn ask(ctx: &Context, peer: &Peer) -> Option<(PeerStatus, Clocks)> {
+    let sent_ms = env::wall_ms();
+    let answer = ctx.links.status(peer, PING).await.ok()?;
+    let clocks = Clocks::new(&answer, sent_ms, env::wall_ms());
+    Some((answer, clocks))
 }
 
 fn count(of: usize) -> u32 {

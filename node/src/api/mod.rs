@@ -3,6 +3,7 @@
 //! Must not: take a business decision (that is `apply`), or keep state between calls.
 
 mod check;
+mod clocks;
 mod cluster;
 mod error;
 mod events;

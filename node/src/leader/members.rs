@@ -4,11 +4,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use clawhive_proto::Command;
+use clawhive_proto::command::Kind;
 use clawhive_raft::MemberError;
 use clawhive_statemachine::Touched;
 use clawhive_statemachine::plan::members::{self, Step};
 
-use super::{Leadership, Over};
+use super::{Leadership, Over, over};
 use crate::context::Context;
 use crate::transfer::{self, NotHandedOver};
 
@@ -44,8 +46,20 @@ pub(super) async fn run(leadership: Leadership) -> Over {
             }
             continue;
         }
+        let (gone, left) = members::removed_claws(&ctx.replica.view());
+        if !gone.is_empty() {
+            let commands =
+                gone.into_iter().map(|claw| Command { kind: Some(Kind::ExpireClaw(claw)) }).collect();
+            match ctx.propose_leading(commands).await.map_err(over) {
+                Ok(_) => {}
+                Err(Err(over)) => return over,
+                Err(Ok(error)) => tracing::warn!(%error, "the claw of a removed node is still there"),
+            }
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        }
         // Who is reached and how far it is, the feed does not tell.
-        let waits = !plan.waits.is_empty();
+        let waits = left || !plan.waits.is_empty();
         tokio::select! {
             tick = feed.touched(Touched::NODES) => if let Err(closed) = tick { return closed.into() },
             () = tokio::time::sleep(PAUSE), if waits => {}

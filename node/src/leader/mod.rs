@@ -41,8 +41,6 @@ impl Health {
 #[derive(Clone)]
 pub(crate) struct Leadership {
     ctx: Arc<Context>,
-    /// When it began: no lease is taken to have ended earlier than a whole lease after it.
-    since_ms: u64,
 }
 
 /// Why a loop ended: this node leads no more, or stops.
@@ -85,7 +83,7 @@ pub(crate) async fn run(ctx: Arc<Context>) {
             return;
         };
         tracing::info!(node = ctx.me.node, term = began, "leads");
-        let leadership = Leadership { ctx: ctx.clone(), since_ms: ctx.clock.now_ms() };
+        let leadership = Leadership { ctx: ctx.clone() };
         ctx.beats.forget();
         let mut loops = JoinSet::new();
         loops.spawn(scheduler::run(leadership.clone()));

@@ -154,6 +154,7 @@ impl ClawDeps for NodeClaw {
             claw: self.ctx.me.node,
             incarnation: incarnation.to_vec(),
             draining: self.draining.load(Ordering::Relaxed),
+            wall_ms: env::wall_ms(),
         };
         match self.ask_leader(&beat).await?.result {
             Some(claw_beat_reply::Result::Confirmed(_)) => Ok(BeatReply::Confirmed),

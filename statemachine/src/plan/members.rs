@@ -9,9 +9,9 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use clawhive_proto::command::Kind;
-use clawhive_proto::{Command, NodeRole, NodeRow, NodeState, Rejection, RejectionCode};
+use clawhive_proto::{Command, ExpireClaw, NodeRole, NodeRow, NodeState, Rejection, RejectionCode};
 
-use crate::ids::NodeId;
+use crate::ids::{ClawId, NodeId};
 use crate::{ReadStore, read};
 
 /// A learner gets its vote when it lacks no more entries than this.
@@ -95,6 +95,22 @@ pub fn plan(view: &dyn ReadStore, members: &Members) -> Plan {
     plan.step =
         leave(view, members, &rows, &mut plan.waits).or_else(|| enter(members, &rows, &mut plan.waits));
     plan
+}
+
+/// The claws of removed nodes: those that hold nothing any more can go at once, as commands; the others have to be looked
+/// at again.
+pub fn removed_claws(view: &dyn ReadStore) -> (Vec<ExpireClaw>, bool) {
+    let (mut gone, mut left) = (Vec::new(), false);
+    for (NodeId(node), _) in read::removed_nodes(view) {
+        match read::claw(view, ClawId(node)) {
+            Some(row) if row.used == 0 => {
+                gone.push(ExpireClaw { claw: node, incarnation: row.incarnation, renew_seq: row.renew_seq })
+            }
+            Some(_) => left = true,
+            None => {}
+        }
+    }
+    (gone, left)
 }
 
 /// Removals and demotions, and the leader that is to rest.

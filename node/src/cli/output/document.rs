@@ -95,6 +95,7 @@ pub(in crate::cli) fn node_json(node: &NodeView) -> Value {
         "health": node.health,
         "lag": node.lag.to_string(),
         "note": text(&node.note),
+        "skew_ms": node.skew_ms,
     })
 }
 
