@@ -77,6 +77,7 @@ impl Status {
         Members {
             leader: self.leader.unwrap_or(0),
             joint: self.joint,
+            slack: 0,
             members: self.members.iter().map(member).collect(),
         }
     }

@@ -124,7 +124,7 @@ fn a_wiped_node_is_told_what_to_do_and_joins_as_a_new_one() {
         let args: Vec<_> = bare.get_args().map(ToOwned::to_owned).collect();
         bare = {
             let mut command = Command::new(binary());
-            command.args(&args[..args.len() - 2]);
+            command.args(&args[..args.len() - 2]).env_remove("CLAWHIVE_BIN");
             command
         };
         said(bare.output().unwrap(), Instant::now()).refused(2, "is empty: start with --bootstrap");

@@ -4,7 +4,6 @@
 use clawhive_proto::{ClusterStatusResponse, HealthFinding, NodeRole, NodeView};
 use clawhive_raft::Status;
 use clawhive_statemachine::ids::NodeId;
-use clawhive_statemachine::plan::members::CLOSE;
 use clawhive_statemachine::{ReadStore, read};
 
 use super::cluster::Heard;
@@ -64,7 +63,7 @@ fn node_word(node: &NodeView, seen: &Seen, last: u64) -> (&'static str, String) 
         return ("joining", "Raft does not count it yet".to_owned());
     }
     if learner {
-        return ("catching_up", format!("{lacks}; it gets its vote at {CLOSE}"));
+        return ("catching_up", format!("{lacks}; it gets its vote once it keeps up"));
     }
     if node.lag > BEHIND {
         return ("behind", lacks);
@@ -241,7 +240,10 @@ mod tests {
         let learner = NodeView { role: "learner".into(), lag: 4_200, ..node(4, "") };
         assert_eq!(
             node_word(&learner, &seen(true), 10_000),
-            ("catching_up", "it lacks 4200 of 10000 log entries; it gets its vote at 1000".to_owned())
+            (
+                "catching_up",
+                "it lacks 4200 of 10000 log entries; it gets its vote once it keeps up".to_owned()
+            )
         );
         assert_eq!(
             node_word(&learner, &seen(false), 10_000),

@@ -111,6 +111,8 @@ pub(super) async fn transfer(
 ) -> Result<TransferLeaderResponse, ApiError> {
     check::request_id(request.request_id)?;
     let deadline = Instant::now() + timeout;
+    // Without a quorum nobody can take over; this says who is there and who is not.
+    ctx.replica.linearizable_view(timeout).await?;
     loop {
         let status = ctx.status();
         let from = status.leader.unwrap_or(0);
@@ -128,8 +130,6 @@ pub(super) async fn transfer(
             handed_over::Result::NotLeader(_) => {}
         }
         if Instant::now() + PAUSE >= deadline {
-            // Says who is there and who is not.
-            ctx.replica.linearizable_view(Duration::from_millis(1)).await?;
             return Err(ApiError::unavailable("no leader could be asked"));
         }
         tokio::time::sleep(PAUSE).await;

@@ -8,7 +8,7 @@ use clawhive_proto::Command;
 use clawhive_proto::command::Kind;
 use clawhive_raft::MemberError;
 use clawhive_statemachine::Touched;
-use clawhive_statemachine::plan::members::{self, Step};
+use clawhive_statemachine::plan::members::{self, Members, Step};
 
 use super::{Leadership, Over, over};
 use crate::context::Context;
@@ -16,6 +16,9 @@ use crate::transfer::{self, NotHandedOver};
 
 /// How long one step may take before it is looked up anew.
 const STEP: Duration = Duration::from_secs(5);
+
+/// A learner keeps up when it has what the leader had so long ago.
+const KEEPS_UP: Duration = Duration::from_secs(1);
 
 /// After a step that failed, and while something is waited for that the feed does not tell.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -25,11 +28,17 @@ pub(super) async fn run(leadership: Leadership) -> Over {
     let mut feed = ctx.replica.feed();
     let mut status = ctx.replica.status();
     let mut told = BTreeMap::new();
+    let mut mark: Option<(Duration, u64)> = None;
     loop {
         feed.look();
         let plan = {
-            let group = status.borrow_and_update().group();
-            members::plan(&ctx.replica.view(), &group)
+            let status = status.borrow_and_update();
+            let now = ctx.clock.monotonic();
+            let fresh = mark.filter(|(since, _)| now.saturating_sub(*since) <= KEEPS_UP);
+            let (since, index) = fresh.unwrap_or((now, status.last_log_index));
+            mark = Some((since, index));
+            let slack = status.last_log_index.saturating_sub(index);
+            members::plan(&ctx.replica.view(), &Members { slack, ..status.group() })
         };
         tell(&mut told, &plan.waits);
         if let Some(step) = plan.step {

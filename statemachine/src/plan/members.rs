@@ -14,9 +14,6 @@ use clawhive_proto::{Command, ExpireClaw, NodeRole, NodeRow, NodeState, Rejectio
 use crate::ids::{ClawId, NodeId};
 use crate::{ReadStore, read};
 
-/// A learner gets its vote when it lacks no more entries than this.
-pub const CLOSE: u64 = 1_000;
-
 /// Raft's membership, as its leader knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Members {
@@ -24,6 +21,9 @@ pub struct Members {
     pub leader: u64,
     /// Half way between two configurations.
     pub joint: bool,
+    /// Entries that the log has grown by within the last moment: a learner that lacks no more than these keeps up. In
+    /// entries alone nothing can be said: a hundred large ones are a long way, thousands of small ones none.
+    pub slack: u64,
     /// Every member, ascending.
     pub members: Vec<Member>,
 }
@@ -161,7 +161,7 @@ fn enter(members: &Members, rows: &[(NodeId, NodeRow)], waits: &mut Vec<(u64, St
         }
         if !member.heard {
             waits.push((*id, format!("not reachable; it lacks {} log entries", member.lag)));
-        } else if member.lag > CLOSE {
+        } else if member.lag > members.slack {
             waits.push((*id, format!("catching up: it lacks {} log entries", member.lag)));
         } else {
             ready.insert(*id);
@@ -228,6 +228,10 @@ pub fn check(view: &dyn ReadStore, members: &Members, command: &Command) -> Resu
     let wanted: BTreeSet<u64> = members.voters().filter(stays).collect();
     if !wanted.contains(&id) || wanted.len() == 1 {
         // No voter, or one that `apply` refuses to take.
+        return Ok(());
+    }
+    if members.majority(&members.voters().collect()).is_err() {
+        // There is no quorum to lose: proposing says so.
         return Ok(());
     }
     let left = wanted.into_iter().filter(|voter| *voter != id).collect();
