@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use clawhive_proto::{
     CancelRunRequest, CancelRunResponse, ClusterStatusRequest, ClusterStatusResponse, GetKeyRequest,
-    GetKeyResponse, GetRunRequest, ListNodesRequest, ListRunsRequest, ListRunsResponse, NodeView,
-    PutKeyRequest, PutWorkflowRequest, PutWorkflowResponse, RunView,
+    GetKeyResponse, GetRunRequest, ListNodesRequest, ListNodesResponse, ListRunsRequest, ListRunsResponse,
+    NodeChanged, NodeRole, NodeState, NodeView, PutKeyRequest, PutWorkflowRequest, PutWorkflowResponse,
+    RemoveNodeRequest, RunView, SetNodeRoleRequest, SetNodeStateRequest, TransferLeaderRequest,
+    TransferLeaderResponse,
 };
 use futures::StreamExt;
 
@@ -126,12 +128,18 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub async fn nodes(&self) -> Result<Vec<NodeView>, Error> {
-        let answer = self
-            .call(Effect::Read, ListNodesRequest {}, |mut stub, request| async move {
-                stub.list_nodes(request).await
-            })
-            .await?;
-        Ok(answer.nodes)
+        Ok(self.list_nodes().await?.nodes)
+    }
+
+    /// The nodes of the cluster, and whether that is only what the node asked knew because there is no quorum.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn list_nodes(&self) -> Result<ListNodesResponse, Error> {
+        self.call(Effect::Read, ListNodesRequest {}, |mut stub, request| async move {
+            stub.list_nodes(request).await
+        })
+        .await
     }
 
     /// What the node asked knows of the cluster. Works without a quorum.
@@ -142,6 +150,61 @@ impl Client {
         self.call(Effect::Read, ClusterStatusRequest {}, |mut stub, request| async move {
             stub.cluster_status(request).await
         })
+        .await
+    }
+
+    /// Takes a node out of the cluster for good; its id is never used again. `settled` in the answer says whether Raft's
+    /// membership has followed already.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when there is no such node, [`Error::Conflict`] when it is the last voter or when too few of
+    /// the voters that would be left are reachable.
+    pub async fn remove_node(&self, node: u64) -> Result<NodeChanged, Error> {
+        let message = RemoveNodeRequest { request_id: request_id(), node };
+        self.call(Effect::Write, message, |mut stub, request| async move { stub.remove_node(request).await })
+            .await
+    }
+
+    /// Gives a node a vote once it has caught up, or takes it away.
+    ///
+    /// # Errors
+    /// As [`Client::remove_node`].
+    pub async fn set_node_role(&self, node: u64, role: NodeRole) -> Result<NodeChanged, Error> {
+        let message = SetNodeRoleRequest { request_id: request_id(), node, role: role.into() };
+        self.call(
+            Effect::Write,
+            message,
+            |mut stub, request| async move { stub.set_node_role(request).await },
+        )
+        .await
+    }
+
+    /// Drains a node, whose attempts go on to their end, or gives it work again.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when there is no such node.
+    pub async fn set_node_state(&self, node: u64, state: NodeState) -> Result<NodeChanged, Error> {
+        let message = SetNodeStateRequest { request_id: request_id(), node, state: state.into() };
+        self.call(
+            Effect::Write,
+            message,
+            |mut stub, request| async move { stub.set_node_state(request).await },
+        )
+        .await
+    }
+
+    /// Lets another voter lead: the one named, or whoever is furthest along. A call that is tried again because its
+    /// answer was lost may move the leadership once more when none is named.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when there is no such node, [`Error::Conflict`] when it cannot lead.
+    pub async fn transfer_leader(&self, to: Option<u64>) -> Result<TransferLeaderResponse, Error> {
+        let message = TransferLeaderRequest { request_id: request_id(), to: to.unwrap_or(0) };
+        self.call(
+            Effect::Write,
+            message,
+            |mut stub, request| async move { stub.transfer_leader(request).await },
+        )
         .await
     }
 

@@ -127,7 +127,7 @@ pub async fn join(
         Ok(())
     })
     .await?;
-    let new = cluster.add()?;
+    let new = cluster.place()?;
     let joining = Instant::now();
     let during = probe(&client, async |client| {
         cluster.spawn(new)?;

@@ -66,7 +66,9 @@ pub struct Member {
     pub data: PathBuf,
     /// Its node id, once it was ready.
     pub id: u64,
-    /// Settings of this node alone.
+    /// More flags of its next starts.
+    pub flags: Vec<String>,
+    /// Settings of this node alone, by the names of variables.
     pub env: Vec<(String, String)>,
     process: Option<Child>,
     starts: u32,
@@ -85,7 +87,8 @@ pub struct Cluster {
 /// The next port to try. Below the range that the system gives to outgoing connections.
 static NEXT_PORT: AtomicU32 = AtomicU32::new(0);
 
-fn free_port() -> Result<u16> {
+/// A port that nobody listens on, and that the system gives to no outgoing connection.
+pub fn free_port() -> Result<u16> {
     for _ in 0..2_000 {
         let step = NEXT_PORT.fetch_add(1, Ordering::Relaxed);
         // Other processes start elsewhere.
@@ -104,8 +107,8 @@ impl Cluster {
         let out = options.out.clone().unwrap_or_else(|| home.path().join("out"));
         std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
         let mut cluster = Cluster { members: Vec::new(), options, out, _home: home };
-        for number in 0..cluster.options.nodes {
-            cluster.add()?;
+        for _ in 0..cluster.options.nodes {
+            let number = cluster.place()?;
             cluster.spawn(number)?;
             cluster.ready(number).await?;
         }
@@ -115,10 +118,13 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// A place for one more node, which joins when it is started for the first time; answers with its number.
-    pub fn add(&mut self) -> Result<usize> {
+    /// Makes room for one more member, which joins whoever is up when it is started.
+    pub fn place(&mut self) -> Result<usize> {
         let number = self.members.len();
-        let member = Member {
+        if let Some(clocks) = &self.options.clocks {
+            self.set_clock(number, clocks.get(number).copied().unwrap_or(0))?;
+        }
+        self.members.push(Member {
             listen: format!("127.0.0.1:{}", free_port()?),
             peer_listen: format!("127.0.0.1:{}", free_port()?),
             data: match self.options.data.get(&number) {
@@ -126,14 +132,11 @@ impl Cluster {
                 None => self._home.path().join(format!("node{}", number + 1)),
             },
             id: 0,
+            flags: Vec::new(),
             env: Vec::new(),
             process: None,
             starts: 0,
-        };
-        if let Some(clocks) = &self.options.clocks {
-            self.set_clock(number, clocks.get(number).copied().unwrap_or(0))?;
-        }
-        self.members.push(member);
+        });
         Ok(number)
     }
 
@@ -147,22 +150,45 @@ impl Cluster {
         self.options.binary = binary.into();
     }
 
-    /// Starts the process of a member; it need not be ready yet.
-    pub fn spawn(&mut self, number: usize) -> Result<()> {
-        let first = self.members[0].peer_listen.clone();
+    /// Adds a member and waits until it is ready; it may not have a vote yet.
+    pub async fn add(&mut self) -> Result<usize> {
+        let number = self.place()?;
+        self.spawn(number)?;
+        self.ready(number).await?;
+        Ok(number)
+    }
+
+    /// Gives a member that is down other addresses.
+    pub fn move_away(&mut self, number: usize) -> Result<()> {
+        let member = &mut self.members[number];
+        member.listen = format!("127.0.0.1:{}", free_port()?);
+        member.peer_listen = format!("127.0.0.1:{}", free_port()?);
+        Ok(())
+    }
+
+    /// Makes a member that is down a new machine: nothing is left of its data.
+    pub fn wipe(&mut self, number: usize) -> Result<()> {
+        let member = &mut self.members[number];
+        std::fs::remove_dir_all(&member.data)?;
+        (member.starts, member.id) = (0, 0);
+        Ok(())
+    }
+
+    /// The command that starts a member.
+    pub fn command(&self, number: usize) -> Command {
+        let up = self.members.iter().find(|member| member.process.is_some());
+        let seed = up.unwrap_or(&self.members[0]).peer_listen.clone();
         let member = &self.members[number];
-        if member.process.is_some() {
-            bail!("node {} runs already", number + 1);
-        }
         let mut command = Command::new(&self.options.binary);
         command.arg("server").arg("--data").arg(&member.data);
         command.args(["--listen", &member.listen, "--peer-listen", &member.peer_listen]);
         if member.starts == 0 {
             match number {
                 0 => command.arg("--bootstrap"),
-                _ => command.args(["--join", &first]),
+                _ => command.args(["--join", &seed]),
             };
         }
+        command.args(&member.flags);
         // A node refuses settings that it does not know; those of the tool's caller are none of its business.
         for (name, _) in
             std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CLAWHIVE_"))
@@ -181,10 +207,21 @@ impl Cluster {
         if self.options.clocks.is_some() {
             command.env("CLAWHIVE_TEST_CLOCK", self.clock_file(number));
         }
-        command.envs(member.env.iter().map(|(name, value)| (name, value)));
+        command.envs(member.env.iter().cloned());
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Starts the process of a member; it need not be ready yet.
+    pub fn spawn(&mut self, number: usize) -> Result<()> {
+        let member = &self.members[number];
+        if member.process.is_some() {
+            bail!("node {} runs already", number + 1);
+        }
+        let mut command = self.command(number);
         let start = member.starts + 1;
         let log = |kind: &str| File::create(self.log(number, start, kind));
-        command.stdin(Stdio::null()).stdout(log("out")?).stderr(log("log")?);
+        command.stdout(log("out")?).stderr(log("log")?);
         let process =
             command.spawn().with_context(|| format!("cannot start {}", self.options.binary.display()))?;
         let member = &mut self.members[number];
@@ -325,6 +362,22 @@ impl Cluster {
     /// SIGCONT.
     pub fn resume(&self, number: usize) -> Result<()> {
         self.signal(number, Signal::CONT)
+    }
+
+    /// Waits until a process ends by itself; the exit code and what it wrote to standard error.
+    pub async fn end(&mut self, number: usize, patience: Duration) -> Result<(i32, String)> {
+        let until = Instant::now() + patience;
+        while Instant::now() < until {
+            if let Some(process) = &mut self.members[number].process
+                && let Some(status) = process.try_wait()?
+            {
+                self.members[number].process = None;
+                let log = self.log(number, self.members[number].starts, "log");
+                return Ok((status.code().unwrap_or(-1), std::fs::read_to_string(log)?));
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        bail!("node {} did not end within {patience:?}; see {}", number + 1, self.out.display())
     }
 
     /// SIGTERM; kills when it takes more than `patience`. True when the node ended by itself with code 0.

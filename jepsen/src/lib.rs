@@ -5,10 +5,12 @@
 
 pub mod blackbox;
 pub mod burn;
+pub mod cable;
 pub mod catch_up;
 pub mod claw_loss;
 pub mod cluster;
 pub mod failover;
+pub mod growth;
 pub mod proxy;
 pub mod rng;
 pub mod sim;

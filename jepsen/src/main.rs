@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use clawhive_jepsen::blackbox::{self, Faults, Workload};
-use clawhive_jepsen::catch_up;
-use clawhive_jepsen::failover;
 use clawhive_jepsen::sim;
 use clawhive_jepsen::verdict::Exit;
-use clawhive_jepsen::{burn, claw_loss};
+use clawhive_jepsen::{burn, catch_up, claw_loss, failover, growth};
 
 /// Checks what clawhive promises: by simulation, and with real processes under faults.
 ///
@@ -173,6 +171,30 @@ enum Verb {
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
     },
+    /// Grows a cluster from one voter to five and shrinks it to three while clients write and nodes are killed.
+    #[command(after_help = "Examples:
+  clawhive-jepsen growth --binary target/release/clawhive
+  clawhive-jepsen growth --rounds 20 --pause 5s --seed 7 --binary target/release/clawhive")]
+    Growth {
+        /// How often it grows and shrinks.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+        rounds: u32,
+        /// How long the load goes on after each change.
+        #[arg(long, value_parser = duration, default_value = "1s")]
+        pause: Duration,
+        /// Clients that write meanwhile.
+        #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
+        clients: u8,
+        /// Seed of the kills and removals.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// The `clawhive` binary.
+        #[arg(long, value_name = "PATH", default_value = "clawhive")]
+        binary: PathBuf,
+        /// Folder for the output of the nodes; without it, it goes when the tool ends.
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
 }
 
 fn seeds(text: &str) -> Result<(u64, u64), String> {
@@ -242,6 +264,11 @@ fn main() -> ExitCode {
             let options = catch_up::Options { binary, out };
             let bytes = state_mib << 20;
             carry_out(catch_up::join(&options, usize::from(nodes), bytes, window, factor)).into()
+        }
+        Verb::Growth { rounds, pause, clients, seed, binary, out } => {
+            let (rounds, clients) = (rounds as usize, usize::from(clients));
+            let options = growth::Options { binary, out, seed, clients, pause, rounds };
+            carry_out(growth::run(&options)).into()
         }
     }
 }

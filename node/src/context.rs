@@ -3,8 +3,9 @@
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use clawhive_proto::{Command, Outcome, PeerStatus, Proposal, outcome};
+use clawhive_proto::{Command, MemberProgress, Outcome, PeerStatus, Proposal, outcome};
 use clawhive_raft::{Committed, Peer, ProposeError, Replica, Status};
+use clawhive_statemachine::plan::members::Member;
 
 use crate::claw::LogStore;
 use crate::env::{self, Clock};
@@ -64,9 +65,18 @@ impl Context {
 
     /// This node, as it is now.
     pub(crate) fn peer_status(&self) -> PeerStatus {
-        let status = self.replica.status();
-        let status = status.borrow();
+        let status = self.status();
+        let progress = |member: &Member| MemberProgress {
+            node: member.id,
+            matched: status.last_log_index.saturating_sub(member.lag),
+            heard: member.heard,
+        };
         PeerStatus {
+            last_log_index: status.last_log_index,
+            progress: match status.is_leader {
+                true => status.group().members.iter().map(progress).collect(),
+                false => Vec::new(),
+            },
             node: self.me.node,
             applied_index: status.applied,
             term: status.term,

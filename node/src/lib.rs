@@ -17,6 +17,7 @@ pub mod peer;
 mod rebuild;
 pub mod storage;
 pub mod template;
+mod transfer;
 
 pub use rebuild::RebuildError;
 

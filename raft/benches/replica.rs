@@ -35,7 +35,7 @@ async fn cluster(dir: &std::path::Path, hub: &Arc<Hub>) -> Vec<Replica> {
     nodes[0].bootstrap("1").await.expect("it leads");
     for id in 2..=3 {
         nodes[0].add_learner(id, &id.to_string(), LONG).await.expect("it joins");
-        nodes[0].promote(id, LONG).await.expect("it votes");
+        nodes[0].promote([id], LONG).await.expect("it votes");
     }
     nodes
 }

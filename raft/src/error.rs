@@ -4,6 +4,10 @@
 use std::io;
 use std::path::PathBuf;
 
+use clawhive_proto::Rejection;
+
+use crate::status::Reachability;
+
 /// A replica could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -57,12 +61,10 @@ pub struct NoSpace {
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ProposeError {
     /// Too few voters can be reached.
-    #[error("no quorum: {reachable} of {voters} reachable")]
+    #[error("no quorum: {who}")]
     NoQuorum {
-        /// Voters that answered lately, this node included.
-        reachable: usize,
-        /// Voters of the cluster.
-        voters: usize,
+        /// Voters that answered lately, and those that did not.
+        who: Reachability,
         /// True when the proposal may still take effect.
         may_have_been_applied: bool,
     },
@@ -91,6 +93,9 @@ pub enum ProposeError {
     /// The cluster cannot do this yet; nothing was proposed.
     #[error("{0}")]
     NotYet(clawhive_statemachine::level::NotYet),
+    /// The leader refuses it before it is proposed; nothing was.
+    #[error("{}", .0.message)]
+    Refused(Rejection),
     /// Only from `propose_local`: this node does not lead, and nothing was proposed.
     #[error("not the leader")]
     NotLeader {
@@ -123,6 +128,7 @@ impl ProposeError {
             ProposeError::LeaderLost => true,
             ProposeError::TooLarge { .. }
             | ProposeError::NotYet(_)
+            | ProposeError::Refused(_)
             | ProposeError::NotLeader { .. }
             | ProposeError::NoCluster => false,
         }
@@ -137,12 +143,10 @@ fn unknown(may: &bool) -> &'static str {
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ReadError {
     /// Too few voters can be reached.
-    #[error("no quorum: {reachable} of {voters} reachable")]
+    #[error("no quorum: {who}")]
     NoQuorum {
-        /// Voters that answered lately, this node included.
-        reachable: usize,
-        /// Voters of the cluster.
-        voters: usize,
+        /// Voters that answered lately, and those that did not.
+        who: Reachability,
     },
     /// Time ran out while the cluster seemed healthy.
     #[error("timed out")]

@@ -59,6 +59,6 @@ pub use solo::SoloState;
 #[doc(hidden)]
 pub use statefile::damage_row;
 pub use statefile::is_checking_state;
-pub use status::Status;
+pub use status::{Reachability, Status};
 pub use transport::{Peer, Transport, TransportError};
 pub use view::View;

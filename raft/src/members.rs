@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::time::Duration;
 
+use clawhive_proto::command::Kind;
+use clawhive_proto::{Command, Proposal, Rejection};
+use clawhive_statemachine::plan::members;
 use openraft::ChangeMembers;
 use openraft::errors::{ChangeMembershipError, ClientWriteError, InitializeError, RaftError};
 
@@ -34,30 +37,33 @@ impl Core {
         }
     }
 
+    /// Returns once it is decided; the learner catches up behind it.
     pub(crate) async fn add_learner(
         &self,
         id: u64,
         addr: &str,
         timeout: Duration,
     ) -> Result<(), MemberError> {
+        // openraft keeps the address of a node that it knows, unless it is told like this.
         let node = Node { addr: addr.to_owned() };
-        let known = self.status.borrow().members.iter().any(|member| member.id == id);
-        if known {
-            // openraft keeps the address of a node that it knows, unless it is told like this.
-            let change = ChangeMembers::SetNodes(BTreeMap::from([(id, node)]));
-            return self.change(timeout, self.raft.change_membership(change, true)).await;
-        }
-        self.change(timeout, self.raft.add_learner(id, node, true)).await
-    }
-
-    pub(crate) async fn set_addr(&self, id: u64, addr: &str, timeout: Duration) -> Result<(), MemberError> {
-        let change = ChangeMembers::SetNodes(BTreeMap::from([(id, Node { addr: addr.to_owned() })]));
+        let change = ChangeMembers::SetNodes(BTreeMap::from([(id, node)]));
         self.change(timeout, self.raft.change_membership(change, true)).await
     }
 
-    pub(crate) async fn promote(&self, id: u64, timeout: Duration) -> Result<(), MemberError> {
-        let change = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
+    pub(crate) async fn promote(&self, ids: BTreeSet<u64>, timeout: Duration) -> Result<(), MemberError> {
+        let change = ChangeMembers::AddVoterIds(ids);
         self.change(timeout, self.raft.change_membership(change, true)).await
+    }
+
+    pub(crate) async fn demote(&self, id: u64, timeout: Duration) -> Result<(), MemberError> {
+        let change = ChangeMembers::RemoveVoters(BTreeSet::from([id]));
+        self.change(timeout, self.raft.change_membership(change, true)).await
+    }
+
+    /// openraft makes the step out of a joint configuration with the next change, whatever it is; here nothing else.
+    /// Voters that were on their way out stay as learners for now.
+    pub(crate) async fn finish_change(&self, timeout: Duration) -> Result<(), MemberError> {
+        self.promote(BTreeSet::new(), timeout).await
     }
 
     pub(crate) async fn remove(&self, id: u64, timeout: Duration) -> Result<(), MemberError> {
@@ -65,6 +71,17 @@ impl Core {
         let ids = BTreeSet::from([id]);
         let change = if voter { ChangeMembers::RemoveVoters(ids) } else { ChangeMembers::RemoveNodes(ids) };
         self.change(timeout, self.raft.change_membership(change, false)).await
+    }
+
+    /// Refuses what would lose the majority, before it is proposed.
+    pub(crate) fn check_members(&self, proposal: &Proposal) -> Result<(), Rejection> {
+        let about_members =
+            |command: &Command| matches!(command.kind, Some(Kind::RemoveNode(_) | Kind::SetNodeRole(_)));
+        if !proposal.commands.iter().any(about_members) {
+            return Ok(());
+        }
+        let (view, group) = (self.state.view(), self.status.borrow().group());
+        proposal.commands.iter().try_for_each(|command| members::check(&view, &group, command))
     }
 
     pub(crate) async fn transfer_leader(&self, to: u64) -> Result<(), MemberError> {

@@ -77,9 +77,9 @@ fn undecodable(error: DecodeError) -> RpcError {
 fn rpc_error(error: TransportError) -> RpcError {
     match error {
         TransportError::Lost(reason) => NetworkError::from_string(reason).into(),
-        TransportError::Unreachable(reason) | TransportError::Refused(reason) => {
-            Unreachable::from_string(reason).into()
-        }
+        TransportError::Unreachable(reason)
+        | TransportError::Refused(reason)
+        | TransportError::Removed(reason) => Unreachable::from_string(reason).into(),
     }
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use clawhive_proto::prost::Message;
 use clawhive_proto::{
     Applied, FrameKind, MAX_MESSAGE_BYTES, NotLeader, NotYet as WireNotYet, Outcomes, PeerError, Proposal,
-    ProposeReply, propose_reply,
+    ProposeReply, Rejection, propose_reply,
 };
 use clawhive_statemachine::level::{self, NotYet};
 use tokio::sync::{oneshot, watch};
@@ -16,7 +16,7 @@ use crate::batcher::{Landed, Pending, Refusal};
 use crate::codec::DecodeError;
 use crate::error::{ProposeError, ReadError};
 use crate::replica::{Committed, Core};
-use crate::status::Status;
+use crate::status::{Reachability, Status};
 use crate::transport::TransportError;
 use crate::view::View;
 use crate::wire::WireForward;
@@ -41,6 +41,8 @@ enum Miss {
     Unknown,
     /// Certainly not proposed: the cluster cannot do it yet.
     NotYet(NotYet),
+    /// Certainly not proposed, and another try would not change that.
+    Refused(Rejection),
     /// This replica has stopped.
     Stopped,
     /// Certainly not proposed: the leader's disk has no room.
@@ -86,6 +88,9 @@ impl Core {
                 Miss::Not => {}
                 Miss::Unknown => maybe = true,
                 Miss::NotYet(not_yet) => return Err(ProposeError::NotYet(not_yet)),
+                // An earlier try may have been taken all the same.
+                Miss::Refused(_) if maybe => {}
+                Miss::Refused(rejection) => return Err(ProposeError::Refused(rejection)),
                 Miss::Stopped => return Err(ProposeError::Shutdown { may_have_been_applied: true }),
                 Miss::NoSpace(message) => {
                     return Err(ProposeError::NoSpace { message, may_have_been_applied: maybe });
@@ -119,6 +124,7 @@ impl Core {
                 Err(Miss::Not) => Err(ProposeError::NotLeader { leader: self.status.borrow().leader }),
                 Err(Miss::Unknown) => Err(ProposeError::LeaderLost),
                 Err(Miss::NotYet(not_yet)) => Err(ProposeError::NotYet(not_yet)),
+                Err(Miss::Refused(rejection)) => Err(ProposeError::Refused(rejection)),
                 Err(Miss::Stopped) => Err(ProposeError::Shutdown { may_have_been_applied: true }),
                 Err(Miss::NoSpace(message)) => {
                     Err(ProposeError::NoSpace { message, may_have_been_applied: false })
@@ -131,6 +137,7 @@ impl Core {
     async fn local(&self, proposal: Proposal) -> Result<Landed, Miss> {
         (self.admit)(&proposal).map_err(|full| Miss::NoSpace(full.message))?;
         self.check_level(&proposal).map_err(Miss::NotYet)?;
+        self.check_members(&proposal).map_err(Miss::Refused)?;
         let proposal = (self.prepare)(proposal);
         let (answer, landed) = oneshot::channel();
         if self.queue.send(Pending { proposal, answer }).await.is_err() {
@@ -159,9 +166,7 @@ impl Core {
         let Err(NotYet { needed, .. }) = self.check_level(proposal) else { return Ok(()) };
         let may_have_been_applied = false;
         let view = self.linearizable_view(timeout).await.map_err(|error| match error {
-            ReadError::NoQuorum { reachable, voters } => {
-                ProposeError::NoQuorum { reachable, voters, may_have_been_applied }
-            }
+            ReadError::NoQuorum { who } => ProposeError::NoQuorum { who, may_have_been_applied },
             ReadError::Timeout => ProposeError::Timeout { may_have_been_applied },
             ReadError::NoCluster => ProposeError::NoCluster,
             ReadError::Shutdown => ProposeError::Shutdown { may_have_been_applied },
@@ -187,6 +192,7 @@ impl Core {
                 Err(Miss::Unknown)
             }
             Err(TransportError::Refused(_)) => Err(Miss::Unknown),
+            Err(TransportError::Removed(_)) => Err(Miss::Not),
             Ok(answer) => {
                 self.reach.heard(leader);
                 match ProposeReply::decode(answer).ok().and_then(|reply| reply.result) {
@@ -200,6 +206,7 @@ impl Core {
                     Some(propose_reply::Result::NotYet(WireNotYet { needed, level })) => {
                         Err(Miss::NotYet(NotYet { needed, level }))
                     }
+                    Some(propose_reply::Result::Refused(rejection)) => Err(Miss::Refused(rejection)),
                     Some(propose_reply::Result::Error(PeerError {
                         may_have_been_applied: false, ..
                     })) => Err(Miss::Not),
@@ -235,6 +242,7 @@ impl Core {
                     Err(Miss::NotYet(NotYet { needed, level })) => {
                         propose_reply::Result::NotYet(WireNotYet { needed, level })
                     }
+                    Err(Miss::Refused(rejection)) => propose_reply::Result::Refused(rejection),
                     Err(Miss::Stopped) => unknown("shutting down".to_owned()),
                     Err(Miss::NoSpace(message)) => propose_reply::Result::Error(PeerError {
                         message,
@@ -261,7 +269,7 @@ impl Core {
                 return Hopeless::NoCluster;
             }
             if !status.quorum_ok {
-                return Hopeless::NoQuorum { reachable: status.reachable, voters: status.voters.len() };
+                return Hopeless::NoQuorum { who: status.reachability() };
             }
             if over {
                 return Hopeless::Timeout;
@@ -274,7 +282,7 @@ impl Core {
 /// Why waiting ended.
 pub(crate) enum Hopeless {
     NoCluster,
-    NoQuorum { reachable: usize, voters: usize },
+    NoQuorum { who: Reachability },
     Timeout,
 }
 
@@ -282,9 +290,7 @@ impl Hopeless {
     fn into_propose(self, may_have_been_applied: bool) -> ProposeError {
         match self {
             Hopeless::NoCluster => ProposeError::NoCluster,
-            Hopeless::NoQuorum { reachable, voters } => {
-                ProposeError::NoQuorum { reachable, voters, may_have_been_applied }
-            }
+            Hopeless::NoQuorum { who } => ProposeError::NoQuorum { who, may_have_been_applied },
             Hopeless::Timeout => ProposeError::Timeout { may_have_been_applied },
         }
     }

@@ -196,7 +196,7 @@ impl Core {
 fn read_error(hopeless: Hopeless) -> ReadError {
     match hopeless {
         Hopeless::NoCluster => ReadError::NoCluster,
-        Hopeless::NoQuorum { reachable, voters } => ReadError::NoQuorum { reachable, voters },
+        Hopeless::NoQuorum { who } => ReadError::NoQuorum { who },
         Hopeless::Timeout => ReadError::Timeout,
     }
 }

@@ -200,20 +200,29 @@ impl Replica {
         self.core.status.clone()
     }
 
-    /// Adds a member without a vote and waits until it has nearly caught up; one that is a member gets another address.
-    /// Leader only.
+    /// Adds a member without a vote; one that is a member gets another address. Returns when that is decided: it catches
+    /// up behind it, as [`Status::matched`] tells. Leader only.
     pub async fn add_learner(&self, id: u64, addr: &str, timeout: Duration) -> Result<(), MemberError> {
         self.core.add_learner(id, addr, timeout).await
     }
 
-    /// Tells the cluster where a member listens now. Leader only.
-    pub async fn set_addr(&self, id: u64, addr: &str, timeout: Duration) -> Result<(), MemberError> {
-        self.core.set_addr(id, addr, timeout).await
+    /// Gives learners a vote. Leader only.
+    pub async fn promote(
+        &self,
+        ids: impl IntoIterator<Item = u64>,
+        timeout: Duration,
+    ) -> Result<(), MemberError> {
+        self.core.promote(ids.into_iter().collect(), timeout).await
     }
 
-    /// Gives a learner a vote. Leader only.
-    pub async fn promote(&self, id: u64, timeout: Duration) -> Result<(), MemberError> {
-        self.core.promote(id, timeout).await
+    /// Takes a voter's vote; it stays a member. Leader only.
+    pub async fn demote(&self, id: u64, timeout: Duration) -> Result<(), MemberError> {
+        self.core.demote(id, timeout).await
+    }
+
+    /// Brings a change that a leader left half done to its end; see [`Status::joint`]. Leader only.
+    pub async fn finish_change(&self, timeout: Duration) -> Result<(), MemberError> {
+        self.core.finish_change(timeout).await
     }
 
     /// Removes a member, with or without a vote. Leader only; a leader may remove itself.

@@ -94,6 +94,11 @@ impl Observer {
             None => false,
         };
         let index = |id: Option<crate::types::LogId>| id.map_or(0, |id| id.index);
+        let members: Vec<Peer> =
+            membership.nodes().map(|(id, node)| Peer { id: *id, addr: node.addr.clone() }).collect();
+        let there = |id: u64| id == self.node_id || self.reach.reachable(id, self.window);
+        let heard: Vec<u64> = members.iter().map(|peer| peer.id).filter(|id| there(*id)).collect();
+        let replication = metrics.replication.unwrap_or_default();
         let status = Status {
             node_id: self.node_id,
             leader: metrics.current_leader,
@@ -105,13 +110,13 @@ impl Observer {
             durable: index(*self.state.durable().borrow()),
             snapshot: index(metrics.snapshot),
             purged: index(metrics.purged),
-            reachable: voters
-                .iter()
-                .filter(|voter| **voter == self.node_id || self.reach.reachable(**voter, self.window))
-                .count(),
+            reachable: voters.iter().filter(|voter| heard.contains(voter)).count(),
             voters,
             learners: membership.learner_ids().collect(),
-            members: membership.nodes().map(|(id, node)| Peer { id: *id, addr: node.addr.clone() }).collect(),
+            members,
+            joint: membership.get_joint_config().len() > 1,
+            heard,
+            matched: replication.into_iter().map(|(id, matched)| (id, index(matched))).collect(),
             quorum_ok,
             recovered: *self.recovered.borrow(),
             digest: self.state.audit.newest(),

@@ -32,6 +32,9 @@ pub enum TransportError {
     /// The peer answered that it does not take this: another cluster, another node, or an error of its own.
     #[error("refused: {0}")]
     Refused(String),
+    /// The peer answered that this node was removed from the cluster.
+    #[error("{0}")]
+    Removed(String),
 }
 
 /// The network as seen from one node. Every method is cheap to call concurrently.

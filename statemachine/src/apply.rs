@@ -128,6 +128,9 @@ fn dispatch(work: &mut Work<'_>, command: &Command) -> Step<Answer> {
         Some(Kind::RestoreCluster(it)) => command::restore_cluster::apply(work, it),
         Some(Kind::ResumeCluster(_)) => command::resume_cluster::apply(work),
         Some(Kind::RaiseLevel(it)) => command::raise_level::apply(work, it),
+        Some(Kind::RemoveNode(it)) => command::remove_node::apply(work, it),
+        Some(Kind::SetNodeRole(it)) => command::set_node_role::apply(work, it),
+        Some(Kind::SetNodeState(it)) => command::set_node_state::apply(work, it),
         Some(Kind::CheckpointLeases(it)) => command::checkpoint_leases::apply(work, it),
         None => Err(Refusal::Halted(Halt::UnknownCommand { log_index: work.log_index, position: 0 })),
     }

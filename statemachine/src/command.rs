@@ -16,9 +16,12 @@ pub(crate) mod put_key;
 pub(crate) mod put_workflow;
 pub(crate) mod raise_level;
 pub(crate) mod register_claw;
+pub(crate) mod remove_node;
 pub(crate) mod renew_leases;
 pub(crate) mod restore_cluster;
 pub(crate) mod resume_cluster;
+pub(crate) mod set_node_role;
+pub(crate) mod set_node_state;
 pub(crate) mod start_task;
 pub(crate) mod submit_run;
 

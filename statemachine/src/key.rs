@@ -104,7 +104,7 @@ pub fn claw(claw: ClawId) -> [u8; 8] {
     claw.0.to_be_bytes()
 }
 
-/// Of `Nodes`, and the value in `Joins` (whose key is the join id itself).
+/// Of `Nodes` and `Removed`, and the value in `Joins` (whose key is the join id itself).
 pub fn node(node: NodeId) -> [u8; 8] {
     node.0.to_be_bytes()
 }

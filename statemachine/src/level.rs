@@ -46,6 +46,7 @@ pub fn needed(command: &Command) -> u32 {
             | Kind::PutKey(_)
             | Kind::DeleteKey(_),
         ) => 1,
+        // Whatever came later.
         Some(_) => 2,
     }
 }

@@ -14,8 +14,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use clawhive_proto::prost::Message;
 use clawhive_proto::{
-    AssignmentRow, AttemptRow, ClawRow, ClusterRow, IdempotencyRow, KeyRow, Meta, NodeRow, OutputRow, RunRow,
-    SpecRow, TaskRow, VersionRow, WorkflowRow,
+    AssignmentRow, AttemptRow, ClawRow, ClusterRow, IdempotencyRow, KeyRow, Meta, NodeRow, OutputRow,
+    RemovedRow, RunRow, SpecRow, TaskRow, VersionRow, WorkflowRow,
 };
 use core::ops::ControlFlow;
 
@@ -174,6 +174,16 @@ pub fn node(view: &dyn ReadStore, node: NodeId) -> Option<NodeRow> {
 /// All nodes.
 pub fn nodes(view: &dyn ReadStore) -> Vec<(NodeId, NodeRow)> {
     many(view, Table::Nodes, &[], |key| key::u64_at(key, 0).map(NodeId))
+}
+
+/// A node that was removed.
+pub fn removed(view: &dyn ReadStore, node: NodeId) -> Option<RemovedRow> {
+    one(view, Table::Removed, &key::node(node))
+}
+
+/// All nodes that were removed.
+pub fn removed_nodes(view: &dyn ReadStore) -> Vec<(NodeId, RemovedRow)> {
+    many(view, Table::Removed, &[], |key| key::u64_at(key, 0).map(NodeId))
 }
 
 /// The node of a joining data directory.

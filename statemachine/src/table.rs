@@ -54,13 +54,15 @@ pub enum Table {
     Active = 24,
     /// (namespace, key) -> KeyRow.
     Keys = 25,
+    /// node -> RemovedRow: nodes that may not come back.
+    Removed = 26,
     /// One row: what holds for the cluster as a whole. Key: empty.
     Cluster = 28,
 }
 
 impl Table {
     /// Every table, in the order of numbers.
-    pub const ALL: [Table; 26] = [
+    pub const ALL: [Table; 27] = [
         Table::Meta,
         Table::Workflows,
         Table::Versions,
@@ -86,6 +88,7 @@ impl Table {
         Table::Finished,
         Table::Active,
         Table::Keys,
+        Table::Removed,
         Table::Cluster,
     ];
 

@@ -251,6 +251,38 @@ impl Clawhive for Fake {
         Ok(Response::new(ClusterStatusResponse { node: 1, ..Default::default() }))
     }
 
+    async fn remove_node(
+        &self,
+        request: Request<RemoveNodeRequest>,
+    ) -> Result<Response<NodeChanged>, Status> {
+        self.meet(&request.get_ref().request_id).await?;
+        Ok(Response::new(NodeChanged::default()))
+    }
+
+    async fn set_node_role(
+        &self,
+        request: Request<SetNodeRoleRequest>,
+    ) -> Result<Response<NodeChanged>, Status> {
+        self.meet(&request.get_ref().request_id).await?;
+        Ok(Response::new(NodeChanged::default()))
+    }
+
+    async fn set_node_state(
+        &self,
+        request: Request<SetNodeStateRequest>,
+    ) -> Result<Response<NodeChanged>, Status> {
+        self.meet(&request.get_ref().request_id).await?;
+        Ok(Response::new(NodeChanged::default()))
+    }
+
+    async fn transfer_leader(
+        &self,
+        request: Request<TransferLeaderRequest>,
+    ) -> Result<Response<TransferLeaderResponse>, Status> {
+        self.meet(&request.get_ref().request_id).await?;
+        Ok(Response::new(TransferLeaderResponse::default()))
+    }
+
     async fn put_key(&self, request: Request<PutKeyRequest>) -> Result<Response<PutKeyResponse>, Status> {
         self.meet(&request.get_ref().request_id).await?;
         Ok(Response::new(PutKeyResponse { log_index: 9 }))

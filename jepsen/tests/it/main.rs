@@ -3,6 +3,8 @@
 mod cases;
 mod disk;
 mod leases;
+mod membership;
+mod operations;
 mod recorded;
 mod sigterm;
 mod simulation;

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use clawhive_proto::{ClusterStatusResponse, NodeRole, NodeRow, NodeView, PeerStatus};
-use clawhive_raft::Peer;
-use clawhive_statemachine::ids::ClawId;
+use clawhive_proto::{ClusterStatusResponse, ListNodesResponse, NodeRole, NodeRow, NodeView, PeerStatus};
+use clawhive_raft::{Peer, Status};
+use clawhive_statemachine::ids::{ClawId, NodeId};
 use clawhive_statemachine::{ReadStore, names, read};
 use futures::future::join_all;
 
 use super::clocks::{self, Clocks};
+use super::health;
 use crate::context::Context;
 use crate::env;
 use crate::identity::format_id;
@@ -17,43 +18,78 @@ use crate::identity::format_id;
 /// A peer that does not answer within this time is shown as down.
 const PING: Duration = Duration::from_millis(500);
 
-pub(super) async fn nodes(ctx: &Context) -> ClusterStatusResponse {
+/// What was heard from the members just now.
+pub(super) struct Heard {
+    /// The answer of each that answered.
+    pub(super) answers: BTreeMap<u64, PeerStatus>,
+}
+
+impl Heard {
+    /// The leader, if it answered.
+    pub(super) fn leader(&self, status: &Status) -> Option<&PeerStatus> {
+        self.answers.get(&status.leader?)
+    }
+
+    /// Entries of the leader's log that a node lacks, as far as is known.
+    pub(super) fn lag(&self, status: &Status, node: u64) -> u64 {
+        let Some(leader) = self.leader(status) else { return 0 };
+        if leader.node == node {
+            return 0;
+        }
+        let matched = leader.progress.iter().find(|one| one.node == node).map(|one| one.matched);
+        let applied = self.answers.get(&node).map(|answer| answer.applied_index);
+        // A node that answers says more than what its leader heard of it a moment ago.
+        leader.last_log_index.saturating_sub(matched.max(applied).unwrap_or(0))
+    }
+}
+
+pub(super) async fn list(ctx: &Context) -> ListNodesResponse {
+    let status = status(ctx).await;
+    let applied_index = ctx.status().applied;
+    ListNodesResponse { nodes: status.nodes, stale: !status.quorum, applied_index }
+}
+
+pub(super) async fn status(ctx: &Context) -> ClusterStatusResponse {
     let status = ctx.status();
     let pings = status.members.iter().filter(|peer| peer.id != ctx.me.node);
-    let answers = join_all(pings.map(|peer| async move { (peer.id, ask(ctx, peer).await) })).await;
-    let mut clocks = BTreeMap::new();
-    let mut heard: BTreeMap<u64, PeerStatus> = BTreeMap::new();
+    let asked = join_all(pings.map(|peer| async move { (peer.id, ask(ctx, peer).await) })).await;
     let own = ctx.peer_status();
-    for (id, answer) in answers {
+    let mut clocks = BTreeMap::from([(ctx.me.node, Clocks::new(&own, own.wall_ms, own.wall_ms))]);
+    let mut answers = BTreeMap::from([(ctx.me.node, own)]);
+    for (id, answer) in asked {
         if let Some((answer, clock)) = answer {
             clocks.insert(id, clock);
-            heard.insert(id, answer);
+            answers.insert(id, answer);
         }
     }
-    clocks.insert(ctx.me.node, Clocks::new(&own, own.wall_ms, own.wall_ms));
-    heard.insert(ctx.me.node, own);
+    let heard = Heard { answers };
     let view = ctx.replica.view();
-    let rows = read::nodes(&view);
-    let mut shown: Vec<NodeView> =
-        rows.into_iter().map(|(id, row)| node(&view, &status, &heard, id.0, row)).collect();
-    for node in &mut shown {
+    let mut nodes: Vec<NodeView> =
+        rows(&view, &status).into_iter().map(|(id, row)| node(&view, &status, &heard, id.0, row)).collect();
+    for node in &mut nodes {
         node.skew_ms = clocks::skew_ms(&clocks, status.leader, node.id);
     }
-    let reachable = status.voters.iter().filter(|voter| heard.contains_key(voter)).count();
-    let majority = reachable * 2 > status.voters.len();
-    ClusterStatusResponse {
+    let reachable = status.voters.iter().filter(|voter| heard.answers.contains_key(voter)).count();
+    let majority = status.voters.len() / 2 + 1;
+    let mut response = ClusterStatusResponse {
         cluster_id: format_id(&ctx.me.cluster_id),
-        leader: status.leader.filter(|leader| heard.contains_key(leader)).unwrap_or(0),
+        leader: status.leader.filter(|leader| heard.answers.contains_key(leader)).unwrap_or(0),
         term: status.term,
         committed_index: status.committed,
-        quorum: majority,
+        quorum: reachable >= majority,
         voters: count(status.voters.len()),
         reachable: count(reachable),
-        nodes: shown,
+        nodes,
         node: ctx.me.node,
         suspended: read::cluster(&view).suspended,
+        tolerates: count(reachable.saturating_sub(majority)),
+        changing: status.joint,
         level: clawhive_statemachine::level::current(&view),
-    }
+        last_log_index: heard.leader(&status).map_or(status.last_log_index, |leader| leader.last_log_index),
+        ..ClusterStatusResponse::default()
+    };
+    health::judge(&mut response, &status, &heard, &view);
+    response
 }
 
 /// What a peer says of itself, and of its clocks as they compare with ours.
@@ -68,18 +104,25 @@ fn count(of: usize) -> u32 {
     u32::try_from(of).unwrap_or(u32::MAX)
 }
 
-fn node(
-    view: &dyn ReadStore,
-    status: &clawhive_raft::Status,
-    heard: &BTreeMap<u64, PeerStatus>,
-    id: u64,
-    row: NodeRow,
-) -> NodeView {
+/// The table of nodes, and those that were taken out of it while Raft still has them.
+fn rows(view: &dyn ReadStore, status: &Status) -> Vec<(NodeId, NodeRow)> {
+    let mut rows = read::nodes(view);
+    for (id, removed) in read::removed_nodes(view) {
+        if status.members.iter().any(|peer| peer.id == id.0) {
+            let row = NodeRow { peer_listen: removed.peer_listen, ..NodeRow::default() };
+            rows.push((id, row));
+        }
+    }
+    rows.sort_by_key(|(id, _)| *id);
+    rows
+}
+
+fn node(view: &dyn ReadStore, status: &Status, heard: &Heard, id: u64, row: NodeRow) -> NodeView {
     let claw = read::claw(view, ClawId(id));
-    let answer = heard.get(&id);
+    let answer = heard.answers.get(&id);
     let role = match row.role() {
+        _ if status.voters.contains(&id) => "voter",
         NodeRole::Claw => "claw",
-        NodeRole::Voter if status.voters.contains(&id) => "voter",
         NodeRole::Voter => "learner",
     };
     let state = match (&claw, answer) {
@@ -100,7 +143,8 @@ fn node(
         labels: claw.labels,
         digest_index: answer.map_or(0, |answer| answer.digest_index),
         digest: answer.map_or_else(Vec::new, |answer| answer.digest.clone()),
+        lag: heard.lag(status, id),
         row: Some(row),
-        skew_ms: 0,
+        ..NodeView::default()
     }
 }

@@ -128,6 +128,7 @@ impl From<ProposeError> for ApiError {
             ProposeError::Timeout { .. } => ErrorCode::Timeout,
             ProposeError::NoSpace { .. } => ErrorCode::NoSpace,
             ProposeError::NotYet(_) => ErrorCode::Conflict,
+            ProposeError::Refused(rejection) => return rejection.clone().into(),
             ProposeError::TooLarge { bytes, .. } => return ApiError::too_large("the write", *bytes),
             ProposeError::NotLeader { .. }
             | ProposeError::LeaderLost
@@ -159,6 +160,10 @@ impl From<Rejection> for ApiError {
             | RejectionCode::StaleFence
             | RejectionCode::WrongState
             | RejectionCode::Renewed
+            | RejectionCode::WouldLoseQuorum
+            | RejectionCode::NodeRemoved
+            | RejectionCode::LastVoter
+            | RejectionCode::AddressTaken
             | RejectionCode::NoSlot => ErrorCode::Conflict,
             RejectionCode::UnknownClaw => ErrorCode::NotFound,
             RejectionCode::NotYet => ErrorCode::Conflict,
@@ -171,6 +176,7 @@ impl From<Rejection> for ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clawhive_raft::{Peer, Reachability};
 
     #[test]
     fn many_diagnostics_fit_into_a_header() {
@@ -191,9 +197,13 @@ mod tests {
 
     #[test]
     fn no_quorum_says_how_many_and_what_may_have_happened() {
-        let error = ProposeError::NoQuorum { reachable: 1, voters: 3, may_have_been_applied: true };
+        let peer = |id: u64| Peer { id, addr: format!("10.0.0.{id}:7401") };
+        let who = Reachability { heard: vec![peer(1)], silent: vec![peer(2), peer(3)] };
+        let error = ProposeError::NoQuorum { who, may_have_been_applied: true };
         let status = Status::from(ApiError::from(error));
-        assert_eq!((status.code(), status.message()), (Code::Unavailable, "no quorum: 1 of 3 reachable"));
+        let text =
+            "no quorum: 1 of 3 reachable (node 1 yes; node 2 at 10.0.0.2:7401, node 3 at 10.0.0.3:7401 not)";
+        assert_eq!((status.code(), status.message()), (Code::Unavailable, text));
         let info = ErrorInfo::decode(status.details()).unwrap();
         assert!(info.may_have_been_applied && info.code() == ErrorCode::NoQuorum);
     }

@@ -8,8 +8,10 @@ mod clocks;
 mod cluster;
 mod error;
 mod events;
+mod health;
 mod keys;
 mod logs;
+mod members;
 mod runs;
 mod submit;
 mod watch;
@@ -23,9 +25,10 @@ use clawhive_proto::{
     CancelRunRequest, CancelRunResponse, CheckDigestsRequest, CheckDigestsResponse, ClusterStatusRequest,
     ClusterStatusResponse, EventView, GetKeyRequest, GetKeyResponse, GetRunRequest, ListEventsRequest,
     ListNodesRequest, ListNodesResponse, ListRunsRequest, ListRunsResponse, LogChunk, MAX_MESSAGE_BYTES,
-    PutKeyRequest, PutKeyResponse, PutWorkflowRequest, PutWorkflowResponse, ReadLogsRequest,
-    ResumeClusterRequest, ResumeClusterResponse, RunView, SaveSnapshotRequest, SnapshotChunk,
-    SubmitRunRequest, SubmitRunResponse, SubmitRunsRequest, SubmitRunsResponse, WatchRunRequest,
+    NodeChanged, PutKeyRequest, PutKeyResponse, PutWorkflowRequest, PutWorkflowResponse, ReadLogsRequest,
+    RemoveNodeRequest, ResumeClusterRequest, ResumeClusterResponse, RunView, SaveSnapshotRequest,
+    SetNodeRoleRequest, SetNodeStateRequest, SnapshotChunk, SubmitRunRequest, SubmitRunResponse,
+    SubmitRunsRequest, SubmitRunsResponse, TransferLeaderRequest, TransferLeaderResponse, WatchRunRequest,
 };
 use clawhive_raft::View;
 use futures::Stream;
@@ -114,11 +117,34 @@ impl Clawhive for Api {
     }
 
     async fn list_nodes(&self, _: Request<ListNodesRequest>) -> Answer<ListNodesResponse> {
-        Ok(Response::new(ListNodesResponse { nodes: cluster::nodes(&self.ctx).await.nodes }))
+        Ok(Response::new(cluster::list(&self.ctx).await))
     }
 
     async fn cluster_status(&self, _: Request<ClusterStatusRequest>) -> Answer<ClusterStatusResponse> {
-        Ok(Response::new(cluster::nodes(&self.ctx).await))
+        Ok(Response::new(cluster::status(&self.ctx).await))
+    }
+
+    async fn remove_node(&self, request: Request<RemoveNodeRequest>) -> Answer<NodeChanged> {
+        let timeout = check::deadline(request.metadata());
+        Ok(Response::new(members::remove(&self.ctx, request.into_inner(), timeout).await?))
+    }
+
+    async fn set_node_role(&self, request: Request<SetNodeRoleRequest>) -> Answer<NodeChanged> {
+        let timeout = check::deadline(request.metadata());
+        Ok(Response::new(members::set_role(&self.ctx, request.into_inner(), timeout).await?))
+    }
+
+    async fn set_node_state(&self, request: Request<SetNodeStateRequest>) -> Answer<NodeChanged> {
+        let timeout = check::deadline(request.metadata());
+        Ok(Response::new(members::set_state(&self.ctx, request.into_inner(), timeout).await?))
+    }
+
+    async fn transfer_leader(
+        &self,
+        request: Request<TransferLeaderRequest>,
+    ) -> Answer<TransferLeaderResponse> {
+        let timeout = check::deadline(request.metadata());
+        Ok(Response::new(members::transfer(&self.ctx, request.into_inner(), timeout).await?))
     }
 
     async fn put_key(&self, request: Request<PutKeyRequest>) -> Answer<PutKeyResponse> {

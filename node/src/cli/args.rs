@@ -1,5 +1,7 @@
 //! The raw arguments, as clap reads them, with their help. What they mean is for each verb to check.
 
+mod members;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,6 +11,7 @@ use clawhive_proto::RunState;
 
 use super::ids::Run;
 use super::output::Format;
+pub(super) use members::{ClusterVerb, JoinArgs, NodeArgs, NodeVerb, TransferLeaderArgs};
 
 /// Runs workflow graphs: alone, or as peers that survive the loss of any one.
 #[derive(Debug, Parser)]
@@ -75,12 +78,12 @@ pub(super) enum Verb {
     Logs(LogsArgs),
     Events(EventsArgs),
     Cancel(CancelArgs),
-    /// Look at the nodes of a cluster
+    /// Look at the nodes of a cluster, and change which there are
     Node {
         #[command(subcommand)]
         verb: NodeVerb,
     },
-    /// Look at a cluster
+    /// Look at a cluster as a whole
     Cluster {
         #[command(subcommand)]
         verb: ClusterVerb,
@@ -98,28 +101,6 @@ pub(super) enum Verb {
     /// Measure what the performance goals name, as ratios within one run
     Bench(super::bench::Args),
     Completions(CompletionsArgs),
-}
-
-#[derive(Debug, Subcommand)]
-pub(super) enum NodeVerb {
-    /// List the nodes of the cluster
-    #[command(after_help = "Examples:\n  clawhive node ls\n  clawhive node ls -o json")]
-    Ls,
-}
-
-#[derive(Debug, Subcommand)]
-pub(super) enum ClusterVerb {
-    /// Show leader, quorum and nodes; works without a quorum
-    #[command(
-        after_help = "Examples:\n  clawhive cluster status\n  clawhive --server 10.0.0.2:7400 cluster status -o json"
-    )]
-    Status,
-    /// Compare the states of all nodes after one log entry; exit code 1 when one differs or does not answer
-    #[command(after_help = "Examples:\n  clawhive cluster digest\n  clawhive cluster digest -o json")]
-    Digest,
-    /// Let a cluster that was restored from a snapshot start tasks and fire timers
-    #[command(after_help = "Examples:\n  clawhive --server 10.0.0.1:7400 cluster resume")]
-    Resume,
 }
 
 #[derive(Debug, Subcommand)]
@@ -470,6 +451,6 @@ fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).map(Duration::from_millis).map_err(|error| error.to_string())
 }

@@ -3,6 +3,7 @@
 use clawhive_client::Error;
 use clawhive_node::StartError;
 use clawhive_node::identity::IdentityError;
+use clawhive_node::peer::JoinError;
 use clawhive_proto::{Diagnostic, Reason, RunRow, RunState};
 use serde_json::{Map, Value, json};
 
@@ -197,8 +198,11 @@ impl From<StartError> for Failure {
             StartError::Config(_) | StartError::NotEmpty { .. } | StartError::Empty { .. } => Exit::Usage,
             StartError::Data(IdentityError::InUse { .. })
             | StartError::Listen { .. }
-            | StartError::OtherCluster { .. } => Exit::Conflict,
-            StartError::Join(_) => Exit::NoServer,
+            | StartError::OtherCluster { .. }
+            | StartError::Removed { .. }
+            | StartError::LogLost { .. }
+            | StartError::Join(JoinError::Refused(_)) => Exit::Conflict,
+            StartError::Join(JoinError::NotNow(_)) => Exit::NoServer,
             _ => Exit::Unexpected,
         };
         let code = match exit {

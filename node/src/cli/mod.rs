@@ -64,10 +64,6 @@ async fn dispatch(args: &Args, output: &Output) -> Result<Exit, Failure> {
         Verb::Logs(verb) => verbs::logs::run(verb, global, output).await,
         Verb::Events(verb) => verbs::events::run(verb, global, output).await,
         Verb::Cancel(verb) => verbs::cancel::run(verb, global, output).await,
-        Verb::Node { verb: args::NodeVerb::Ls } => verbs::nodes::run(global, output).await,
-        Verb::Cluster { verb: args::ClusterVerb::Status } => verbs::cluster::run(global, output).await,
-        Verb::Cluster { verb: args::ClusterVerb::Digest } => verbs::digest::run(global, output).await,
-        Verb::Cluster { verb: args::ClusterVerb::Resume } => verbs::cluster::resume(global, output).await,
         Verb::Snapshot { verb: args::SnapshotVerb::Save(verb) } => {
             verbs::snapshot::save(verb, global, output).await
         }
@@ -75,6 +71,8 @@ async fn dispatch(args: &Args, output: &Output) -> Result<Exit, Failure> {
             verbs::snapshot::inspect(&verb.file, output)
         }
         Verb::Snapshot { verb: args::SnapshotVerb::Restore(verb) } => verbs::snapshot::restore(verb, output),
+        Verb::Node { verb } => verbs::nodes::run(verb, global, output).await,
+        Verb::Cluster { verb } => verbs::cluster::run(verb, global, output).await,
         Verb::Import { verb: args::ImportVerb::Wfcommons(verb) } => verbs::import::run(verb, output).await,
         Verb::Bench(verb) => verbs::bench::run(verb, global, output).await,
         Verb::Completions(verb) => verbs::completions::run(verb),

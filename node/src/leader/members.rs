@@ -1,98 +1,124 @@
-//! Makes the Raft membership follow the table of nodes: a new node becomes a learner, and a voter once it has caught up.
-//! Every step is looked up anew, so a leader change in the middle of one only means that the next leader goes on.
+//! Makes the Raft membership follow the table of nodes. What is next is the plan's to say; every step is looked up anew,
+//! so a leader change in the middle of one only means that the next leader goes on.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use clawhive_proto::{NodeRole, NodeRow};
-use clawhive_raft::{MemberError, Status};
-use clawhive_statemachine::{Touched, read};
+use clawhive_proto::Command;
+use clawhive_proto::command::Kind;
+use clawhive_raft::MemberError;
+use clawhive_statemachine::Touched;
+use clawhive_statemachine::plan::members::{self, Members, Step};
 
-use super::{Leadership, Over};
+use super::{Leadership, Over, over};
+use crate::context::Context;
+use crate::transfer::{self, NotHandedOver};
 
-/// How long one step may take before the next node gets its turn.
+/// How long one step may take before it is looked up anew.
 const STEP: Duration = Duration::from_secs(5);
 
-/// After a step that failed: a node that is away is asked for again, but not in a tight loop.
-const PAUSE: Duration = Duration::from_millis(300);
+/// A learner keeps up when it has what the leader had so long ago.
+const KEEPS_UP: Duration = Duration::from_secs(1);
 
-/// What is to be done for one node.
-#[derive(Debug, PartialEq, Eq)]
-enum Step {
-    /// Not a member yet, or a member at another address.
-    Add,
-    /// A learner that is to vote.
-    Promote,
-}
+/// After a step that failed, and while something is waited for that the feed does not tell.
+const PAUSE: Duration = Duration::from_millis(200);
 
 pub(super) async fn run(leadership: Leadership) -> Over {
     let ctx = &leadership.ctx;
     let mut feed = ctx.replica.feed();
     let mut status = ctx.replica.status();
+    let mut told = BTreeMap::new();
+    let mut mark: Option<(Duration, u64)> = None;
     loop {
         feed.look();
-        let nodes = read::nodes(&ctx.replica.view());
-        let mut waiting = false;
-        for (id, row) in nodes {
-            let Some(step) = step(&status.borrow_and_update(), id.0, &row) else { continue };
-            tracing::info!(node = id.0, ?step, "membership");
-            let done = match step {
-                Step::Add => ctx.replica.add_learner(id.0, &row.peer_listen, STEP).await,
-                Step::Promote => ctx.replica.promote(id.0, STEP).await,
-            };
-            waiting = true;
-            match done {
-                Ok(()) => {}
+        let plan = {
+            let status = status.borrow_and_update();
+            let now = ctx.clock.monotonic();
+            let fresh = mark.filter(|(since, _)| now.saturating_sub(*since) <= KEEPS_UP);
+            let (since, index) = fresh.unwrap_or((now, status.last_log_index));
+            mark = Some((since, index));
+            let slack = status.last_log_index.saturating_sub(index);
+            members::plan(&ctx.replica.view(), &Members { slack, ..status.group() })
+        };
+        tell(&mut told, &plan.waits);
+        if let Some(step) = plan.step {
+            tracing::info!(?step, "membership");
+            match make(ctx, &step).await {
+                Ok(()) => settle(ctx, &step).await,
                 Err(MemberError::NotLeader { .. } | MemberError::Shutdown) => {
                     return Over("not the leader".to_owned());
                 }
                 Err(error) => {
-                    tracing::warn!(node = id.0, ?step, %error, "a change of the membership failed, to be tried again");
+                    tracing::warn!(?step, %error, "a change of the membership failed, to be tried again");
                     tokio::time::sleep(PAUSE).await;
                 }
             }
-        }
-        if waiting {
-            // One more look: a learner just added is to be promoted.
-            tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         }
-        if let Err(closed) = feed.touched(Touched::NODES).await {
-            return closed.into();
+        let (gone, left) = members::removed_claws(&ctx.replica.view());
+        if !gone.is_empty() {
+            let commands =
+                gone.into_iter().map(|claw| Command { kind: Some(Kind::ExpireClaw(claw)) }).collect();
+            match ctx.propose_leading(commands).await.map_err(over) {
+                Ok(_) => {}
+                Err(Err(over)) => return over,
+                Err(Ok(error)) => tracing::warn!(%error, "the claw of a removed node is still there"),
+            }
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        }
+        // Who is reached and how far it is, the feed does not tell.
+        let waits = left || !plan.waits.is_empty();
+        tokio::select! {
+            tick = feed.touched(Touched::NODES) => if let Err(closed) = tick { return closed.into() },
+            () = tokio::time::sleep(PAUSE), if waits => {}
         }
     }
 }
 
-fn step(status: &Status, id: u64, row: &NodeRow) -> Option<Step> {
-    let member = status.members.iter().find(|member| member.id == id);
-    match member {
-        None => Some(Step::Add),
-        Some(member) if member.addr != row.peer_listen => Some(Step::Add),
-        Some(_) if row.role() == NodeRole::Voter && !status.voters.contains(&id) => Some(Step::Promote),
-        Some(_) => None,
+async fn make(ctx: &Context, step: &Step) -> Result<(), MemberError> {
+    let replica = &ctx.replica;
+    match step {
+        Step::Finish => replica.finish_change(STEP).await,
+        Step::Add { node, addr } => replica.add_learner(*node, addr, STEP).await,
+        Step::Promote(nodes) => replica.promote(nodes.iter().copied(), STEP).await,
+        Step::Demote(node) => replica.demote(*node, STEP).await,
+        Step::Remove(node) => replica.remove(*node, STEP).await,
+        Step::HandOver { to } => match transfer::to(ctx, *to).await {
+            Ok(_) => Ok(()),
+            Err(NotHandedOver::NotLeader(leader)) => Err(MemberError::NotLeader { leader }),
+            Err(NotHandedOver::Refused(_, reason) | NotHandedOver::Failed(reason)) => {
+                Err(MemberError::Invalid(reason))
+            }
+        },
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clawhive_raft::Peer;
+/// The status shows a step a moment after it was made; until then it would be planned again.
+async fn settle(ctx: &Context, step: &Step) {
+    let mut status = ctx.replica.status();
+    let shown = status.wait_for(|status| {
+        let member = |id: &u64| status.members.iter().find(|peer| peer.id == *id);
+        match step {
+            Step::Finish => !status.joint,
+            Step::Add { node, addr } => member(node).is_some_and(|peer| peer.addr == *addr),
+            Step::Promote(nodes) => nodes.iter().all(|node| status.voters.contains(node)),
+            Step::Demote(node) => !status.voters.contains(node),
+            Step::Remove(node) => member(node).is_none(),
+            Step::HandOver { .. } => !status.is_leader,
+        }
+    });
+    // If it never shows it, looking again is all there is to do.
+    let _ = tokio::time::timeout(PAUSE, shown).await;
+}
 
-    #[test]
-    fn a_node_goes_from_unknown_to_learner_to_voter() {
-        let row = |role: NodeRole, addr: &str| NodeRow {
-            role: role.into(),
-            peer_listen: addr.to_owned(),
-            ..NodeRow::default()
-        };
-        let voter = row(NodeRole::Voter, "b:1");
-        let mut status = Status { voters: vec![1], ..Status::default() };
-        assert_eq!(step(&status, 5, &voter), Some(Step::Add));
-        status.members = vec![Peer { id: 5, addr: "b:1".to_owned() }];
-        status.learners = vec![5];
-        assert_eq!(step(&status, 5, &voter), Some(Step::Promote));
-        assert_eq!(step(&status, 5, &row(NodeRole::Claw, "b:1")), None);
-        status.voters.push(5);
-        assert_eq!(step(&status, 5, &voter), None);
-        assert_eq!(step(&status, 5, &row(NodeRole::Voter, "c:1")), Some(Step::Add));
+/// Says once why a node waits, and again when the kind of reason changes: the numbers in it change all the time.
+fn tell(told: &mut BTreeMap<u64, String>, waits: &[(u64, String)]) {
+    told.retain(|node, _| waits.iter().any(|(waiting, _)| waiting == node));
+    for (node, why) in waits {
+        let kind: String = why.chars().filter(|letter| !letter.is_ascii_digit()).collect();
+        if told.insert(*node, kind.clone()) != Some(kind) {
+            tracing::info!(node, why, "a change of the membership waits");
+        }
     }
 }

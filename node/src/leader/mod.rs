@@ -73,6 +73,7 @@ fn over(error: ProposeError) -> Result<ProposeError, Over> {
         | ProposeError::LeaderLost
         | ProposeError::NoSpace { .. }
         | ProposeError::NotYet(_)
+        | ProposeError::Refused(_)
         | ProposeError::TooLarge { .. } => Ok(error),
     }
 }

@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use clawhive_proto::command::Kind;
 use clawhive_proto::{
     AddNode, AttemptLogRequest, ClawBeat, ClawBeatReply, Command, DigestQuery, DigestReply, FetchQuery,
-    JoinReply, LogChunk, PeerError, PeerStatus, Proposal, SnapshotChunk, Welcome, join_reply, outcome,
+    HandOver, HandedOver, Hello, JoinReply, LogChunk, PeerError, PeerStatus, Proposal, SnapshotChunk,
+    Welcome, join_reply, outcome,
 };
 use clawhive_statemachine::level;
 use futures::stream::BoxStream;
@@ -17,7 +18,9 @@ use crate::api;
 use crate::context::{Context, VERSION, rejection};
 use crate::digests;
 use crate::env;
+use crate::identity::format_id;
 use crate::peer::Desk;
+use crate::transfer;
 
 /// How long an admission may take, elections included.
 const ADMISSION: Duration = Duration::from_secs(5);
@@ -60,7 +63,7 @@ impl Desk for NodeDesk {
                         let cluster_id = self.ctx.me.cluster_id.to_vec();
                         join_reply::Result::Welcome(Welcome { node: added.node, cluster_id })
                     }
-                    (_, Some(rejection)) => error(rejection.message.clone(), false),
+                    (_, Some(rejection)) => join_reply::Result::Refused(rejection.clone()),
                     _ => error("an outcome of another kind".to_owned(), true),
                 },
                 None => error("no outcome".to_owned(), true),
@@ -81,7 +84,33 @@ impl Desk for NodeDesk {
         api::snapshot(self.ctx.clone(), Some(query.at_least))
     }
 
+    fn hello(&self, from: u64, hello: Hello) -> Hello {
+        self.ctx.links.hear(from, &hello);
+        let nodes = self.ctx.links.known();
+        // The caller knows where it found this node; the table may not know it yet.
+        Hello { nodes: nodes.into_iter().filter(|known| known.node != self.ctx.me.node).collect() }
+    }
+
+    async fn hand_over(&self, request: HandOver) -> HandedOver {
+        transfer::answer(&self.ctx, request).await
+    }
+
+    /// While Raft still counts the node it must be able to answer; only then is it gone.
+    fn farewell(&self, from: u64) -> Option<String> {
+        if !self.ctx.links.is_removed(from) {
+            return None;
+        }
+        let status = self.ctx.replica.status();
+        let member = status.borrow().members.iter().any(|peer| peer.id == from);
+        (!member).then(|| removal(from, &self.ctx.me.cluster_id))
+    }
+
     fn attempt_log(&self, request: AttemptLogRequest) -> BoxStream<'static, Result<LogChunk, Status>> {
         api::attempt_log(self.ctx.clone(), request)
     }
+}
+
+/// What a node is told that was removed.
+pub(super) fn removal(node: u64, cluster_id: &[u8]) -> String {
+    format!("node {node} was removed from cluster {}", format_id(cluster_id))
 }

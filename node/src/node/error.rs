@@ -10,6 +10,10 @@ use crate::identity::IdentityError;
 use crate::peer::JoinError;
 use crate::rebuild::RebuildError;
 
+/// What is to be done with the machine of a node that was removed.
+pub const TO_COME_BACK: &str =
+    "to bring the machine back, empty it and start with --join: the machine joins as a new node";
+
 /// Why a node cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -46,7 +50,11 @@ pub enum StartError {
         path: PathBuf,
     },
     /// The identity is there and the log is not.
-    #[error("data directory {path} of node {node} has lost its log; this node must not vote again under its old id: start with an empty directory and --join", path = path.display())]
+    #[error(
+        "data directory {path} of node {node} has lost its log; this node must not vote again under its old id: run \
+         `clawhive node remove {node}` on the cluster, empty the directory, and start with --join: it joins as a new node",
+        path = path.display()
+    )]
     LogLost {
         /// The directory.
         path: PathBuf,
@@ -61,6 +69,14 @@ pub enum StartError {
         /// Of which cluster.
         cluster: String,
         /// What a peer said; names its cluster.
+        reason: String,
+    },
+    /// The node was removed from its cluster.
+    #[error("{reason}; data directory {path} is of no use any more: {TO_COME_BACK}", path = path.display())]
+    Removed {
+        /// The directory.
+        path: PathBuf,
+        /// What a peer said; names node and cluster.
         reason: String,
     },
     /// No peer let this node in.

@@ -29,7 +29,7 @@ use crate::identity::{DataDir, format_id};
 use claw_deps::NodeClaw;
 
 pub use builder::Builder;
-pub use error::StartError;
+pub use error::{StartError, TO_COME_BACK};
 pub(crate) use start::RAFT_DIR;
 
 /// A running node. Dropping it ends it at once, as a crash would; [`Node::shutdown`] ends it well.
@@ -129,6 +129,11 @@ impl Node {
             // The replica is gone without having differed.
             Err(_) => std::future::pending().await,
         }
+    }
+
+    /// Returns when this node was removed from its cluster, with the words for it. It keeps quiet then; end it.
+    pub fn removed(&self) -> impl Future<Output = String> + Send + 'static {
+        presence::removed(self.ctx.clone())
     }
 
     /// Returns when it serves.

@@ -1,21 +1,28 @@
-//! What a node tells the cluster of itself: its addresses, and that its claw lives when the leader has changed.
+//! What a node tells the cluster of itself: its addresses, and that its claw lives when the leader has changed. And what
+//! the cluster tells it: where the others are, and that it was removed.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clawhive_proto::command::Kind;
 use clawhive_proto::{AddNode, Command, Proposal};
-use clawhive_raft::{ProposeError, View};
+use clawhive_raft::{ProposeError, TransportError, View};
 use clawhive_statemachine::ids::NodeId;
 use clawhive_statemachine::{Touched, level, read};
+use futures::future::join_all;
 
 use super::claw_deps::NodeClaw;
+use super::desk;
 use crate::context::{Context, rejection};
 use crate::identity::{DataDir, FORMAT};
 use crate::{env, peer};
 
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// How often others are looked for, and how long one may take to answer.
+const SEEK: Duration = Duration::from_millis(500);
 
 /// How long to wait for a leader before the members are asked one by one.
 const LEADER_PATIENCE: Duration = Duration::from_secs(2);
@@ -38,10 +45,7 @@ pub(super) async fn announce(ctx: Arc<Context>, own: AddNode) {
 
 fn is_shown(view: &View, own: &AddNode) -> bool {
     read::node(view, NodeId(own.node)).is_some_and(|row| {
-        row.listen == own.listen
-            && row.peer_listen == own.peer_listen
-            && row.role == own.role
-            && row.version == own.version
+        row.listen == own.listen && row.peer_listen == own.peer_listen && row.version == own.version
     })
 }
 
@@ -52,10 +56,29 @@ async fn propose(ctx: &Context, own: &AddNode) -> Result<(), ProposeError> {
         commands: vec![Command { kind: Some(Kind::AddNode(own.clone())) }],
     };
     let committed = ctx.replica.propose(proposal, Duration::from_secs(5)).await?;
-    if let Some(rejection) = committed.outcomes.first().and_then(rejection) {
-        tracing::error!(node = own.node, reason = rejection.message, "the cluster does not take this node");
+    match committed.outcomes.first().and_then(rejection) {
+        Some(rejection) => {
+            tracing::error!(
+                node = own.node,
+                reason = rejection.message,
+                "the cluster does not take this node"
+            );
+        }
+        None => note_other_role(ctx, own),
     }
     Ok(())
+}
+
+/// The role that a node is started with counts when it joins. Later the cluster decides.
+fn note_other_role(ctx: &Context, own: &AddNode) {
+    let row = read::node(&ctx.replica.view(), NodeId(own.node));
+    if row.is_some_and(|row| row.role != own.role) {
+        tracing::warn!(
+            node = own.node,
+            "this node was started with another role than it has in the cluster; `clawhive node join` and `clawhive \
+             node demote` change it"
+        );
+    }
 }
 
 async fn tell_members(ctx: &Context, own: &AddNode) {
@@ -88,13 +111,73 @@ pub(super) async fn greet_leaders(ctx: Arc<Context>, claw: Arc<NodeClaw>) {
     }
 }
 
-/// Keeps the addresses of the table of nodes in the links.
+/// Keeps what the table of nodes says of addresses and removals in the links.
 pub(super) async fn follow_moves(ctx: Arc<Context>) {
     let mut feed = ctx.replica.feed();
     while feed.touched(Touched::NODES).await.is_ok() {
-        let nodes = read::nodes(&ctx.replica.view());
-        ctx.links.learn(nodes.into_iter().map(|(id, row)| (id.0, row.peer_listen)).collect());
+        let view = ctx.replica.view();
+        let table = read::nodes(&view).into_iter().map(|(id, row)| (id.0, row.peer_listen)).collect();
+        let removed = read::removed_nodes(&view).into_iter().map(|(id, _)| id.0).collect();
+        ctx.links.learn(table, removed);
     }
+}
+
+/// While there is no quorum, looks for the others wherever they may be: where they were, where somebody says that
+/// somebody is, and at the seeds that this node was started with. After all nodes have got other addresses, this is how
+/// they find each other; who answers is known by its node id, in this cluster only.
+pub(super) async fn seek(ctx: Arc<Context>, own_addr: String, seeds: Vec<String>) {
+    let mut status = ctx.replica.status();
+    let mut told = BTreeSet::new();
+    loop {
+        // A leader that is just being elected is not looked for.
+        tokio::time::sleep(SEEK).await;
+        if status.wait_for(|status| !status.quorum_ok).await.is_err() {
+            return;
+        }
+        tokio::time::sleep(SEEK).await;
+        if status.borrow_and_update().quorum_ok {
+            continue;
+        }
+        let mut places: BTreeSet<String> = seeds.iter().cloned().chain(ctx.links.rumours()).collect();
+        places.extend(ctx.links.known().into_iter().map(|known| known.peer_listen));
+        places.remove(&own_addr);
+        let asked =
+            places.iter().map(|addr| async { (addr.clone(), ctx.links.hello(addr, &own_addr, SEEK).await) });
+        for (addr, answer) in join_all(asked).await {
+            match answer {
+                Ok(node) if told.insert((node, addr.clone())) => tracing::info!(node, addr, "found a node"),
+                Err(TransportError::Refused(reason)) if told.insert((0, addr.clone())) => {
+                    tracing::warn!(addr, reason, "not a node of this cluster");
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Returns when this node was removed from the cluster: a peer has said so, or it has seen it happen.
+pub(super) async fn removed(ctx: Arc<Context>) -> String {
+    let mut farewell = ctx.links.farewell();
+    let mut status = ctx.replica.status();
+    loop {
+        if let Some(told) = farewell.borrow_and_update().clone() {
+            return told;
+        }
+        let me = ctx.me.node;
+        let gone = {
+            let status = status.borrow_and_update();
+            !status.members.is_empty() && status.members.iter().all(|peer| peer.id != me)
+        };
+        if gone && ctx.links.is_removed(me) {
+            return desk::removal(me, &ctx.me.cluster_id);
+        }
+        tokio::select! {
+            changed = farewell.changed() => if changed.is_err() { break },
+            changed = status.changed() => if changed.is_err() { break },
+            () = tokio::time::sleep(SEEK) => {}
+        }
+    }
+    std::future::pending().await
 }
 
 /// Once the cluster is at a level that release 0.1 does not know, that release must not open this directory any more.

@@ -19,7 +19,7 @@ use crate::context::{Context, VERSION};
 use crate::env::{self, Clock};
 use crate::identity::{DataDir, FIRST_FORMAT, Identity, IdentityError, format_id};
 use crate::leader::{self, Beats, Health, Pace};
-use crate::peer::{self, Links, PeerService};
+use crate::peer::{self, JoinError, Links, PeerService};
 use crate::rebuild;
 use crate::storage::{Space, Storage};
 
@@ -103,6 +103,11 @@ impl Node {
         let mut tasks = JoinSet::new();
         tasks.spawn(leader::run(ctx.clone()));
         tasks.spawn(presence::follow_moves(ctx.clone()));
+        let seeds = match &settings.begin {
+            Begin::Join(seeds) => seeds.clone(),
+            _ => Vec::new(),
+        };
+        tasks.spawn(presence::seek(ctx.clone(), own.peer_listen.clone(), seeds));
         tasks.spawn(presence::announce(ctx.clone(), own));
         let data_dir = data.path().to_owned();
         let data = Arc::new(Mutex::new(data));
@@ -170,10 +175,16 @@ async fn identify(
         (Some(identity), begin) => {
             let me =
                 peer::Identity { cluster_id: identity.cluster().unwrap_or_default(), node: identity.node };
-            if let Begin::Join(peers) = begin
-                && let Some(reason) = peer::other_cluster(peers, &me).await
-            {
-                return Err(StartError::OtherCluster { path, cluster: identity.cluster_id, reason });
+            if let Begin::Join(peers) = begin {
+                match peer::look_around(peers, &me).await {
+                    None => {}
+                    Some(peer::Stranger::OtherCluster(reason)) => {
+                        return Err(StartError::OtherCluster { path, cluster: identity.cluster_id, reason });
+                    }
+                    Some(peer::Stranger::Removed(reason)) => {
+                        return Err(StartError::Removed { path, reason });
+                    }
+                }
             }
             identity
         }
@@ -215,6 +226,7 @@ async fn join(peers: &[String], data: &mut DataDir, own: &AddNode) -> Result<Ide
     let welcome = loop {
         match peer::join(peers, &request).await {
             Ok(welcome) => break welcome,
+            Err(refused @ JoinError::Refused(_)) => return Err(refused.into()),
             Err(error) if started.elapsed() > JOIN_PATIENCE => return Err(error.into()),
             Err(error) => {
                 tracing::warn!(%error, "not let in yet");

@@ -21,14 +21,16 @@ impl Identity {
         Frame { cluster_id: self.cluster_id.to_vec(), from: self.node, to, kind: kind.into(), payload }
     }
 
-    /// Refuses a frame of another cluster or for another node. A join and a status may be for whoever listens here.
+    /// Refuses a frame of another cluster or for another node. A join, a status and a hello may be for whoever listens
+    /// here.
     pub(super) fn check(&self, frame: &Frame) -> Result<(), Status> {
         let kind = frame.kind();
         let joining = kind == FrameKind::Join && frame.cluster_id.is_empty();
         if !joining {
             self.check_cluster(&frame.cluster_id)?;
         }
-        let to_anyone = matches!(kind, FrameKind::Join | FrameKind::Status) && frame.to == 0;
+        let to_anyone =
+            matches!(kind, FrameKind::Join | FrameKind::Status | FrameKind::Hello) && frame.to == 0;
         if frame.to != self.node && !to_anyone {
             return Err(Status::failed_precondition(format!(
                 "this is node {}, the frame is for node {}",

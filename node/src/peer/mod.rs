@@ -6,11 +6,12 @@
 mod frame;
 mod join;
 mod links;
+mod places;
 mod server;
 
 pub use frame::Identity;
-pub(crate) use join::other_cluster;
 pub use join::{JoinError, join};
+pub(crate) use join::{Stranger, look_around};
 pub use links::Links;
 pub use server::{Desk, PeerService};
 

@@ -10,7 +10,7 @@ use clawhive_proto::peer_server::{Peer, PeerServer};
 use clawhive_proto::prost::Message;
 use clawhive_proto::{
     AddNode, AttemptLogRequest, ClawBeat, ClawBeatReply, DigestQuery, DigestReply, FetchQuery, Frame,
-    FrameKind, JoinReply, LogChunk, PeerStatus, SnapshotChunk,
+    FrameKind, HandOver, HandedOver, Hello, JoinReply, LogChunk, PeerStatus, SnapshotChunk,
 };
 use clawhive_raft::{HandleError, Replica};
 use futures::Stream;
@@ -32,6 +32,12 @@ pub trait Desk: Send + Sync + 'static {
     async fn digest(&self, query: DigestQuery) -> DigestReply;
     /// A snapshot made for a peer.
     fn snapshot(&self, query: FetchQuery) -> BoxStream<'static, Result<SnapshotChunk, Status>>;
+    /// A node of this cluster that looks for others; answers with those that are known here.
+    fn hello(&self, from: u64, hello: Hello) -> Hello;
+    /// Another node is to lead.
+    async fn hand_over(&self, request: HandOver) -> HandedOver;
+    /// What to say to a node that was removed; none to one that was not.
+    fn farewell(&self, from: u64) -> Option<String>;
     /// The log of an attempt that ran here.
     fn attempt_log(&self, request: AttemptLogRequest) -> BoxStream<'static, Result<LogChunk, Status>>;
 }
@@ -51,14 +57,30 @@ impl PeerService {
             .max_encoding_message_size(MAX_FRAME_BYTES)
     }
 
-    async fn answer(&self, kind: FrameKind, payload: Bytes) -> Result<Bytes, Status> {
+    /// Refuses frames that are not for this node, or of one that was removed. The code says which: a removed node is
+    /// the only one that is not allowed something here.
+    fn check(&self, frame: &Frame) -> Result<(), Status> {
+        check(self.me, &*self.desk, frame)
+    }
+
+    async fn answer(&self, from: u64, kind: FrameKind, payload: Bytes) -> Result<Bytes, Status> {
         match kind {
+            FrameKind::Hello => Ok(encode(&self.desk.hello(from, decode::<Hello>(payload)?))),
+            FrameKind::HandOver => Ok(encode(&self.desk.hand_over(decode::<HandOver>(payload)?).await)),
             FrameKind::ClawBeat => Ok(encode(&self.desk.beat(decode::<ClawBeat>(payload)?).await)),
             FrameKind::Join => Ok(encode(&self.desk.admit(decode::<AddNode>(payload)?).await)),
             FrameKind::Status => Ok(encode(&self.desk.status())),
             FrameKind::Digest => Ok(encode(&self.desk.digest(decode::<DigestQuery>(payload)?).await)),
             _ => self.replica.handle_call(kind, payload).await.map_err(|error| refusal(&error)),
         }
+    }
+}
+
+fn check(me: Identity, desk: &dyn Desk, frame: &Frame) -> Result<(), Status> {
+    me.check(frame)?;
+    match desk.farewell(frame.from) {
+        None => Ok(()),
+        Some(text) => Err(Status::permission_denied(text)),
     }
 }
 
@@ -85,9 +107,9 @@ type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send + 'static>
 impl Peer for PeerService {
     async fn call(&self, request: Request<Frame>) -> Result<Response<Frame>, Status> {
         let frame = request.into_inner();
-        self.me.check(&frame)?;
+        self.check(&frame)?;
         let (from, kind) = (frame.from, frame.kind());
-        let payload = self.answer(kind, frame.payload).await?;
+        let payload = self.answer(from, kind, frame.payload).await?;
         Ok(Response::new(self.me.frame(from, kind, payload)))
     }
 
@@ -97,7 +119,7 @@ impl Peer for PeerService {
         let me = self.me;
         // The first bad frame ends the stream: with its reason, after the answers to those before it.
         let (tell, told) = tokio::sync::oneshot::channel();
-        let frames = checked(me, request.into_inner(), FrameKind::Append);
+        let frames = checked(me, self.desk.clone(), request.into_inner(), FrameKind::Append);
         let payloads = futures::stream::unfold((frames, Some(tell)), |(mut frames, mut tell)| async move {
             match frames.next().await? {
                 Ok(payload) => Some((payload, (frames, tell))),
@@ -119,7 +141,7 @@ impl Peer for PeerService {
     }
 
     async fn snapshot(&self, request: Request<Streaming<Frame>>) -> Result<Response<Frame>, Status> {
-        let chunks = checked(self.me, request.into_inner(), FrameKind::Snapshot)
+        let chunks = checked(self.me, self.desk.clone(), request.into_inner(), FrameKind::Snapshot)
             .map(|chunk| chunk.map_err(|status| io::Error::other(status.message().to_owned())));
         let answer = self.replica.handle_snapshot(chunks.boxed()).await.map_err(|error| refusal(&error))?;
         Ok(Response::new(self.me.frame(0, FrameKind::Snapshot, answer)))
@@ -151,13 +173,14 @@ impl Peer for PeerService {
 /// The payloads of a stream of frames, each checked.
 fn checked(
     me: Identity,
+    desk: Arc<dyn Desk>,
     frames: Streaming<Frame>,
     kind: FrameKind,
 ) -> impl Stream<Item = Result<Bytes, Status>> + Send + 'static + Unpin {
     frames
         .map(move |frame| {
             let frame = frame?;
-            me.check(&frame)?;
+            check(me, &*desk, &frame)?;
             if frame.kind() != kind {
                 return Err(Status::invalid_argument(format!(
                     "a frame of kind {} in this stream",

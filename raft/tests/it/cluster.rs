@@ -86,7 +86,7 @@ impl Cluster {
         self.open(id).await;
         let leader = self.leader().await;
         leader.add_learner(id, &format!("node-{id}"), LONG).await.unwrap();
-        leader.promote(id, LONG).await.unwrap();
+        leader.promote([id], LONG).await.unwrap();
     }
 
     /// Ends a node as a crash would; its directory stays.

@@ -10,6 +10,7 @@ mod log_model;
 mod log_property;
 mod log_refuse;
 mod log_segments;
+mod members;
 mod restarts;
 mod snapshots;
 mod writes;

@@ -7,9 +7,9 @@ use core::ops::ControlFlow;
 
 use crate::graph::attempt::{self, AttemptEnd, Ran};
 use crate::halt::{Step, rejected};
-use crate::ids::{ClawId, RunId, TaskIndex};
+use crate::ids::{ClawId, NodeId, RunId, TaskIndex};
 use crate::work::Work;
-use crate::{Table, Touched, key, row};
+use crate::{Table, Touched, key, read, row};
 
 pub(crate) fn apply(work: &mut Work<'_>, command: &ExpireClaw) -> Step<Answer> {
     let claw = ClawId(command.claw);
@@ -23,7 +23,10 @@ pub(crate) fn apply(work: &mut Work<'_>, command: &ExpireClaw) -> Step<Answer> {
         return Ok(Answer::Done(Done {}));
     }
     lose_all(work, claw)?;
-    work.claw_mut(claw)?.set_state(ClawState::Down);
+    match read::removed(work.view(), NodeId(claw.0)) {
+        Some(_) => work.delete_claw(claw),
+        None => work.claw_mut(claw)?.set_state(ClawState::Down),
+    }
     work.touched.add(Touched::CLAWS);
     let kind = EventKind::ClawExpired as i32;
     work.event(Event { kind, claw: claw.0, ..Event::default() });

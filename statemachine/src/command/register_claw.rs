@@ -1,13 +1,15 @@
 //! A claw process announces itself. A new incarnation ends what the old one held; the same one only updates its row.
 
 use clawhive_proto::outcome::Kind as Answer;
-use clawhive_proto::{ClawRow, ClawState, Done, Event, EventKind, RegisterClaw, RejectionCode};
+use clawhive_proto::{
+    ClawRow, ClawState, Done, Event, EventKind, NodeRow, NodeState, RegisterClaw, RejectionCode,
+};
 
-use crate::Touched;
 use crate::command::expire_claw::lose_all;
 use crate::halt::{Step, rejected};
-use crate::ids::ClawId;
+use crate::ids::{ClawId, NodeId};
 use crate::work::Work;
+use crate::{Table, Touched, key, read};
 
 /// The hard cap on the slots of a claw: what bounds the work of an entry that expires one.
 pub(crate) const MAX_SLOTS: u32 = 1_000;
@@ -21,6 +23,12 @@ pub(crate) fn apply(work: &mut Work<'_>, command: &RegisterClaw) -> Step<Answer>
         return rejected(
             RejectionCode::Invalid,
             "a claw has at most 1000 slots, and a lease longer than nothing",
+        );
+    }
+    if read::removed(work.view(), NodeId(claw.0)).is_some() {
+        return rejected(
+            RejectionCode::NodeRemoved,
+            alloc::format!("node {claw} was removed from the cluster"),
         );
     }
     let old = work.claw(claw)?.cloned();
@@ -42,7 +50,9 @@ pub(crate) fn apply(work: &mut Work<'_>, command: &RegisterClaw) -> Step<Answer>
     row.lease_ms = command.lease_ms;
     row.labels = command.labels.clone();
     row.version = command.version.clone();
-    row.set_state(ClawState::Active);
+    let node: Option<NodeRow> = work.get(Table::Nodes, &key::node(NodeId(claw.0)))?;
+    let draining = node.is_some_and(|node| node.state() == NodeState::Draining);
+    row.set_state(if draining { ClawState::Draining } else { ClawState::Active });
     work.put_claw(claw, row);
     work.touched.add(Touched::CLAWS.with(Touched::READY));
     let kind = EventKind::ClawRegistered as i32;

@@ -215,6 +215,20 @@ fn commands() {
 }
 
 #[test]
+fn membership() {
+    let (node, role) = (300, NodeRole::Claw as i32);
+    for (name, kind) in [
+        ("remove_node", Kind::RemoveNode(RemoveNode { node })),
+        ("set_node_role", Kind::SetNodeRole(SetNodeRole { node, role })),
+        ("set_node_state", Kind::SetNodeState(SetNodeState { node, state: NodeState::Draining as i32 })),
+    ] {
+        golden(&format!("command/{name}"), Command { kind: Some(kind) });
+    }
+    golden("row/node_draining", NodeRow { state: NodeState::Draining as i32, ..NodeRow::default() });
+    golden("row/removed", RemovedRow { join_id: vec![1; 16], peer_listen: "a:2".into(), removed_at_ms: 5 });
+}
+
+#[test]
 fn rows() {
     let labels = || [("zone".to_string(), "a".to_string())].into();
     golden(
@@ -334,6 +348,7 @@ fn rows() {
             role: NodeRole::Claw as i32,
             version: "0.1.0".into(),
             added_at_ms: 5,
+            state: 0,
         },
     );
     golden("row/timer", TimerRow {});
@@ -400,12 +415,18 @@ fn keys_and_table_numbers() {
         (Table::Finished, key::finished(8, run).into()),
         (Table::Active, key::run(run).into()),
         (Table::Keys, key::key("data", "k")),
+        (Table::Removed, key::node(5.into()).into()),
     ];
     assert_eq!(keys.len(), 25, "each table of level 1 has its key here");
     let mut all = Vec::new();
     for ((table, key), expected) in keys.into_iter().zip(Table::ALL) {
         assert_eq!(table, expected);
         assert_eq!(Table::from_number(table.number()), Some(table));
+        if table > Table::Keys {
+            // Tables of later levels have a file each.
+            fixed(&format!("key/{}", table.number()), &key);
+            continue;
+        }
         all.push(table.number());
         all.push(key.len() as u8);
         all.extend_from_slice(&key);

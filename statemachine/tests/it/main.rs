@@ -5,6 +5,7 @@ mod determinism;
 mod golden;
 mod laws;
 mod lease_counting;
+mod members;
 mod model;
 mod reading;
 mod script;

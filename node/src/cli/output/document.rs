@@ -1,8 +1,8 @@
 //! Views of the protocol as documents, with the fields that programs rely on. Numbers that can pass 2^53 are text.
 
 use clawhive_proto::{
-    AttemptRow, AttemptState, AttemptView, ClusterStatusResponse, Diagnostic, EventView, NodeView, Reason,
-    RunView, TaskView,
+    AttemptRow, AttemptState, AttemptView, ClusterStatusResponse, Diagnostic, EventView, HealthFinding,
+    ListNodesResponse, NodeView, Reason, RunView, TaskView,
 };
 use clawhive_statemachine::names;
 use serde_json::{Map, Value, json};
@@ -96,8 +96,59 @@ pub(in crate::cli) fn node_json(node: &NodeView) -> Value {
             "log_index": node.digest_index.to_string(),
             "value": clawhive_node::identity::format_id(&node.digest),
         })),
+        "health": node.health,
+        "lag": node.lag.to_string(),
+        "note": text(&node.note),
         "skew_ms": node.skew_ms,
     })
+}
+
+/// The nodes; `stale` without a quorum, when they are what the node asked knew at `applied_index`.
+pub(in crate::cli) fn nodes_json(list: &ListNodesResponse) -> Value {
+    json!({
+        "stale": list.stale,
+        "applied_index": list.applied_index.to_string(),
+        "nodes": list.nodes.iter().map(node_json).collect::<Value>(),
+    })
+}
+
+/// How a cluster is. Without a quorum it is an error as well.
+pub(in crate::cli) fn health_json(status: &ClusterStatusResponse) -> Value {
+    let node = |node: &NodeView| {
+        json!({
+            "id": node.id.to_string(),
+            "role": node.role,
+            "state": node.state,
+            "health": node.health,
+            "lag": node.lag.to_string(),
+            "note": text(&node.note),
+        })
+    };
+    let finding = |found: &HealthFinding| {
+        json!({
+            "code": found.code,
+            "message": found.message,
+            "help": text(&found.help),
+            "node": if found.node == 0 { Value::Null } else { json!(found.node.to_string()) },
+        })
+    };
+    let mut document = json!({
+        "health": status.health,
+        "cluster_id": status.cluster_id,
+        "leader": if status.leader == 0 { Value::Null } else { json!(status.leader.to_string()) },
+        "quorum": status.quorum,
+        "voters": status.voters,
+        "reachable": status.reachable,
+        "tolerates": status.tolerates,
+        "findings": status.findings.iter().map(finding).collect::<Value>(),
+        "nodes": status.nodes.iter().map(node).collect::<Value>(),
+    });
+    if !status.quorum {
+        let message = status.findings.first().map(|found| found.message.clone()).unwrap_or_default();
+        document["error"] =
+            json!({ "code": "no_quorum", "message": message, "may_have_been_applied": false });
+    }
+    document
 }
 
 /// A cluster, as the node asked sees it.
@@ -111,6 +162,10 @@ pub(in crate::cli) fn cluster_json(status: &ClusterStatusResponse) -> Value {
         "quorum": status.quorum,
         "voters": status.voters,
         "reachable": status.reachable,
+        "tolerates": status.tolerates,
+        "health": status.health,
+        "changing": status.changing,
+        "last_log_index": status.last_log_index.to_string(),
         "answered_by": status.node.to_string(),
         "suspended": status.suspended,
         "nodes": status.nodes.iter().map(node_json).collect::<Value>(),

@@ -1,30 +1,44 @@
-//! `cluster status`: what the node asked knows; works without a quorum.
+//! `cluster status|health|transfer-leader`: what the node asked knows works without a quorum.
 
 use clawhive_proto::{ClusterStatusResponse, NodeView};
+use serde_json::json;
 
-use super::nodes;
-use crate::cli::args::Global;
+use super::{digest, nodes};
+use crate::cli::args::{ClusterVerb, Global, TransferLeaderArgs};
 use crate::cli::failure::{Exit, Failure};
-use crate::cli::output::{Format, Hue, Output, cluster_json};
+use crate::cli::output::{Format, Hue, Output, Table, cluster_json, health_json};
 use crate::cli::session::{Local, Session};
 
-pub(in crate::cli) async fn run(global: &Global, output: &Output) -> Result<Exit, Failure> {
+pub(in crate::cli) async fn run(
+    verb: &ClusterVerb,
+    global: &Global,
+    output: &Output,
+) -> Result<Exit, Failure> {
     let session = Session::open(global, Local::LOOK).await?;
+    let done = match verb {
+        ClusterVerb::Status => status(&session, output).await,
+        ClusterVerb::Health => health(&session, output).await,
+        ClusterVerb::TransferLeader(args) => transfer_leader(args, &session, output).await,
+        ClusterVerb::Digest => digest::run(&session, output).await,
+        ClusterVerb::Resume => resume(&session, output).await,
+    };
+    session.close().await;
+    done
+}
+
+async fn status(session: &Session, output: &Output) -> Result<Exit, Failure> {
     let status = session.client.cluster_status().await?;
     if output.format == Format::Table {
         output.print(&text(&status, output))?;
     } else {
         output.document(&cluster_json(&status))?;
     }
-    session.close().await;
     Ok(Exit::Done)
 }
 
 /// `cluster resume`: a restored cluster may start tasks.
-pub(in crate::cli) async fn resume(global: &Global, output: &Output) -> Result<Exit, Failure> {
-    let session = Session::open(global, Local::LOOK).await?;
+async fn resume(session: &Session, output: &Output) -> Result<Exit, Failure> {
     let resumed = session.client.resume_cluster().await?;
-    session.close().await;
     match output.format {
         Format::Table => output.print(match resumed {
             true => "resumed: tasks start and timers fire again\n",
@@ -33,6 +47,66 @@ pub(in crate::cli) async fn resume(global: &Global, output: &Output) -> Result<E
         _ => output.document(&serde_json::json!({ "resumed": resumed }))?,
     }
     Ok(Exit::Done)
+}
+
+async fn health(session: &Session, output: &Output) -> Result<Exit, Failure> {
+    let status = session.client.cluster_status().await?;
+    if output.format == Format::Table {
+        output.print(&health_text(&status, output))?;
+    } else {
+        output.document(&health_json(&status))?;
+    }
+    Ok(if status.quorum { Exit::Done } else { Exit::NoServer })
+}
+
+async fn transfer_leader(
+    args: &TransferLeaderArgs,
+    session: &Session,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    let moved = session.client.transfer_leader(args.node).await?;
+    let (from, to) = (moved.from, moved.to);
+    if output.format != Format::Table {
+        output.document(&json!({ "from": from.to_string(), "to": to.to_string() }))?;
+    } else if from == to {
+        output.print(&format!("node {to} leads already\n"))?;
+    } else {
+        output.print(&format!("node {to} leads now, instead of node {from}\n"))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn health_text(status: &ClusterStatusResponse, output: &Output) -> String {
+    let stream = output.stdout;
+    let hue = |word: &str| match word {
+        "ok" => Hue::Good,
+        "no_quorum" | "down" | "at_risk" => Hue::Bad,
+        _ => Hue::Odd,
+    };
+    let mut text = format!(
+        "Health     {}\nQuorum     {}, {} of {} voters reachable, {} more may be lost\n\n",
+        stream.paint(&status.health, hue(&status.health)),
+        if status.quorum { "yes" } else { "no" },
+        status.reachable,
+        status.voters,
+        status.tolerates,
+    );
+    let mut table = Table::new(&["NODE", "ROLE", "HEALTH", "LACKS", "NOTE"]);
+    for node in &status.nodes {
+        let note = if node.note.is_empty() { "-".to_owned() } else { node.note.clone() };
+        table.row([
+            (format!("{}{}", node.id, if node.leader { "*" } else { "" }), Hue::Bold),
+            (node.role.clone(), Hue::Plain),
+            (node.health.clone(), hue(&node.health)),
+            (node.lag.to_string(), Hue::Plain),
+            (note, Hue::Plain),
+        ]);
+    }
+    text.push_str(&table.text(stream));
+    for found in &status.findings {
+        text.push_str(&format!("\n{}: {}\n  {}\n", found.code, found.message, found.help));
+    }
+    text
 }
 
 fn text(status: &ClusterStatusResponse, output: &Output) -> String {
@@ -134,6 +208,45 @@ mod tests {
             3     127.0.0.1:7430  127.0.0.1:7431  voter  down    0/5      -        -          0.1.0
         "]]
         .assert_eq(&text(&status, &Output::plain(Format::Table)));
+    }
+
+    #[test]
+    fn health_is_a_word_a_line_per_node_and_what_to_do() {
+        let finding = clawhive_proto::HealthFinding {
+            code: "node-down".into(),
+            message: "node 3 at 127.0.0.1:7431: not reachable".into(),
+            help: "start it again".into(),
+            node: 3,
+        };
+        let with = |node: NodeView, health: &str, note: &str| NodeView {
+            health: health.into(),
+            note: note.into(),
+            ..node
+        };
+        let status = ClusterStatusResponse {
+            health: "at_risk".into(),
+            quorum: true,
+            voters: 3,
+            reachable: 2,
+            nodes: vec![
+                with(node(1, "active", true), "ok", ""),
+                with(node(3, "down", false), "down", "not reachable"),
+            ],
+            findings: vec![finding],
+            ..Default::default()
+        };
+        expect![[r"
+            Health     at_risk
+            Quorum     yes, 2 of 3 voters reachable, 0 more may be lost
+
+            NODE  ROLE   HEALTH  LACKS  NOTE
+            1*    voter  ok      0      -
+            3     voter  down    0      not reachable
+
+            node-down: node 3 at 127.0.0.1:7431: not reachable
+              start it again
+        "]]
+        .assert_eq(&health_text(&status, &Output::plain(Format::Table)));
     }
 
     #[test]

@@ -4,15 +4,12 @@ use clawhive_node::identity::format_id;
 use clawhive_proto::CheckDigestsResponse;
 use serde_json::{Value, json};
 
-use crate::cli::args::Global;
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::output::{Format, Hue, Output, Table};
-use crate::cli::session::{Local, Session};
+use crate::cli::session::Session;
 
-pub(in crate::cli) async fn run(global: &Global, output: &Output) -> Result<Exit, Failure> {
-    let session = Session::open(global, Local::LOOK).await?;
+pub(super) async fn run(session: &Session, output: &Output) -> Result<Exit, Failure> {
     let answer = session.client.check_digests().await?;
-    session.close().await;
     match output.format {
         Format::Table => output.print(&text(&answer, output))?,
         _ => output.document(&document(&answer))?,

@@ -3,8 +3,8 @@
 use std::io::Read;
 use std::time::Duration;
 
-use clawhive_node::Node;
 use clawhive_node::config::{LogFormat, Partial, Role, Shown, shown};
+use clawhive_node::{Node, StartError};
 use serde_json::json;
 use tokio::sync::oneshot;
 
@@ -77,6 +77,12 @@ pub(in crate::cli) async fn run(args: &ServerArgs, output: &Output) -> Result<Ex
             }
             failed = serving => match failed? {},
             reason = node.diverged() => reason,
+            reason = node.removed() => {
+                let path = node.data_dir().to_owned();
+                // What it runs, it may not run any more.
+                node.shutdown(Duration::ZERO).await;
+                return Err(StartError::Removed { path, reason }.into());
+            }
         };
         tracing::error!(
             node = node.id(),

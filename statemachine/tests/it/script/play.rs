@@ -20,6 +20,7 @@
 //! renew CLAW [incarnation=N] | expire CLAW [seq=N] [incarnation=N]
 //! cancel RUN
 //! restore | resume                          the first entry of a restored cluster; the end of its rest
+//! node add JOIN [at=ADDR] [role=claw] | remove ID | drain ID | activate ID | role ID claw|voter
 //! show tasks|run|runs|claws|attempts|ready|timers|backlog|counts [..]
 //! ```
 //! TASK is `name` (of the newest run), or `RUN/name`.
@@ -213,6 +214,7 @@ impl Play {
                 from_index: self.cluster.log.len() as u64,
             })],
             "resume" => vec![Kind::ResumeCluster(ResumeCluster {})],
+            "node" => vec![node(words)],
             other => panic!("no command {other}"),
         }
     }
@@ -315,6 +317,28 @@ fn claw(id: &str, words: &Words<'_>) -> Kind {
         register.lease_ms = lease;
     }
     kind
+}
+
+fn node(words: &Words<'_>) -> Kind {
+    let number = |at: usize| words.bare[at].parse::<u64>().unwrap();
+    let role = |word: Option<&str>| match word {
+        Some("claw") => NodeRole::Claw as i32,
+        _ => NodeRole::Voter as i32,
+    };
+    let state = |state: NodeState| Kind::SetNodeState(SetNodeState { node: number(2), state: state as i32 });
+    match words.bare[1] {
+        "add" => Kind::AddNode(AddNode {
+            join_id: vec![number(2) as u8; 16],
+            peer_listen: words.get("at").map_or_else(|| format!("p:{}", number(2)), Into::into),
+            role: role(words.get("role")),
+            ..AddNode::default()
+        }),
+        "remove" => Kind::RemoveNode(RemoveNode { node: number(2) }),
+        "drain" => state(NodeState::Draining),
+        "activate" => state(NodeState::Active),
+        "role" => Kind::SetNodeRole(SetNodeRole { node: number(2), role: role(words.bare.get(3).copied()) }),
+        other => panic!("no command node {other}"),
+    }
 }
 
 fn submission(name: &str, words: &Words<'_>) -> Kind {
