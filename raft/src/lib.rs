@@ -13,6 +13,7 @@ mod error;
 mod fatal;
 mod feed;
 mod flusher;
+mod fresh;
 pub mod log;
 mod machine;
 mod members;

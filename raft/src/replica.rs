@@ -20,6 +20,7 @@ use crate::error::{HandleError, MemberError, OpenError, ProposeError, ReadError}
 use crate::fatal::Fatal;
 use crate::feed::Feed;
 use crate::flusher::Flusher;
+use crate::fresh::Confirmations;
 use crate::log::store::LogStore;
 use crate::log::{LogError, LogOptions};
 use crate::machine::Machine;
@@ -65,6 +66,7 @@ pub(crate) struct Core {
     pub(crate) status: watch::Receiver<Status>,
     pub(crate) queue: mpsc::Sender<Pending>,
     pub(crate) reads: mpsc::Sender<Waiting>,
+    confirmed: Arc<Confirmations>,
     pub(crate) runtime: Handle,
 }
 
@@ -145,6 +147,14 @@ impl Replica {
     /// The state as applied here so far, possibly behind the cluster. Never waits.
     pub fn view(&self) -> View {
         self.core.state.view()
+    }
+
+    /// As [`Replica::view`], with how old it may be: it includes every write acknowledged anywhere so long ago. None when
+    /// this node has not been told anything about that since it was opened.
+    pub fn stale_view(&self) -> (View, Option<Duration>) {
+        let view = self.core.state.view();
+        let age = self.core.confirmed.age(view.applied_index());
+        (view, age)
     }
 
     /// A view that includes every write acknowledged anywhere before this call. On any peer.
@@ -333,6 +343,7 @@ async fn start(options: Options, seams: Seams, runtime: Handle) -> Result<(Core,
     let (queue, proposals) = mpsc::channel(batcher::QUEUE);
     tokio::spawn(batcher::run(raft.clone(), seams.clock, proposals));
     let (reads, readers) = mpsc::channel(reads::QUEUE);
+    let confirmed = Arc::new(Confirmations::default());
     let rounds = Rounds {
         node_id: options.node_id,
         raft: raft.clone(),
@@ -340,6 +351,7 @@ async fn start(options: Options, seams: Seams, runtime: Handle) -> Result<(Core,
         transport: seams.transport.clone(),
         reach: reach.clone(),
         timeout: window,
+        confirmed: confirmed.clone(),
     };
     tokio::spawn(rounds.run(readers));
     let core = Core {
@@ -354,6 +366,7 @@ async fn start(options: Options, seams: Seams, runtime: Handle) -> Result<(Core,
         status,
         queue,
         reads,
+        confirmed,
         runtime,
     };
     Ok((core, flusher))

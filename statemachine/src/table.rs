@@ -54,11 +54,19 @@ pub enum Table {
     Active = 24,
     /// (namespace, key) -> KeyRow.
     Keys = 25,
+    /// (namespace, lock) -> LockRow: locks that are held.
+    Locks = 30,
+    /// (namespace, lock, place) -> LockWaiterRow: who waits for a lock, first come first.
+    LockWaiters = 31,
+    /// (log index, namespace, lock, place) -> (): leases of holders (place 0) and waiters by their last renewal.
+    LockLeases = 32,
+    /// (namespace, key) -> KeyFenceRow.
+    KeyFences = 33,
 }
 
 impl Table {
     /// Every table, in the order of numbers.
-    pub const ALL: [Table; 25] = [
+    pub const ALL: [Table; 29] = [
         Table::Meta,
         Table::Workflows,
         Table::Versions,
@@ -84,7 +92,14 @@ impl Table {
         Table::Finished,
         Table::Active,
         Table::Keys,
+        Table::Locks,
+        Table::LockWaiters,
+        Table::LockLeases,
+        Table::KeyFences,
     ];
+
+    /// Above every number; those of tables have gaps.
+    pub(crate) const NUMBERS: usize = 64;
 
     /// Its fixed number.
     pub const fn number(self) -> u8 {

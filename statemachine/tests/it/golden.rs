@@ -22,7 +22,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
-fn fixed(name: &str, encoded: &[u8]) -> Vec<u8> {
+pub fn fixed(name: &str, encoded: &[u8]) -> Vec<u8> {
     let path: PathBuf =
         [env!("CARGO_MANIFEST_DIR"), "testdata", "golden", &format!("{name}.hex")].iter().collect();
     if !path.exists() && std::env::var_os("CLAWHIVE_REWRITE").is_some() {
@@ -219,7 +219,14 @@ fn rows() {
     let labels = || [("zone".to_string(), "a".to_string())].into();
     golden(
         "row/meta",
-        Meta { last_time_ms: 1, next_run: 2, next_workflow: 3, next_ready: 4, next_backlog: 5, level: 0 },
+        Meta {
+            last_time_ms: 1,
+            next_run: 2,
+            next_workflow: 3,
+            next_ready: 4,
+            next_backlog: 5,
+            ..Meta::default()
+        },
     );
     golden("row/workflow", WorkflowRow { uid: 1, latest_version: 2, latest_hash: vec![3; 32] });
     golden(
@@ -348,7 +355,7 @@ fn rows() {
     golden("row/backlog_drop", BacklogRow { kind: Some(backlog_row::Kind::Drop(Drop { run: 1, from: 3 })) });
     golden("row/request", RequestRow { expires_ms: 1, outcomes: vec![10, 0].into(), log_index: 2 });
     golden("row/idempotency", IdempotencyRow { run: 1, version: 2, body_hash: vec![3; 32], expires_ms: 4 });
-    golden("row/key", KeyRow { value: vec![1, 2].into(), created_at: 3, modified_at: 4 });
+    golden("row/key", KeyRow { value: vec![1, 2].into(), created_at: 3, modified_at: 4, version: 0 });
     golden(
         "row/event_batch",
         EventBatch {
@@ -362,6 +369,7 @@ fn rows() {
                 claw: 4,
                 reason: Reason::Exit as i32,
                 detail: "d".into(),
+                ..Event::default()
             }],
         },
     );
@@ -396,12 +404,21 @@ fn keys_and_table_numbers() {
         (Table::Finished, key::finished(8, run).into()),
         (Table::Active, key::run(run).into()),
         (Table::Keys, key::key("data", "k")),
+        (Table::Locks, key::lock("data", "l")),
+        (Table::LockWaiters, key::lock_waiter("data", "l", 3)),
+        (Table::LockLeases, key::lock_lease(9, "data", "l", 3)),
+        (Table::KeyFences, key::key("data", "k")),
     ];
     assert_eq!(keys.len(), Table::ALL.len(), "each table has its key here");
     let mut all = Vec::new();
     for ((table, key), expected) in keys.into_iter().zip(Table::ALL) {
         assert_eq!(table, expected);
         assert_eq!(Table::from_number(table.number()), Some(table));
+        if table > Table::Keys {
+            // Those of the first release are one file.
+            fixed(&format!("key/{:?}", table).to_lowercase(), &key);
+            continue;
+        }
         all.push(table.number());
         all.push(key.len() as u8);
         all.extend_from_slice(&key);

@@ -19,7 +19,8 @@
 //! left CLAW ms=N [seq=N] [incarnation=N]      a checkpoint of one's own
 //! renew CLAW [incarnation=N] | expire CLAW [seq=N] [incarnation=N]
 //! cancel RUN
-//! show tasks|run|runs|claws|attempts|ready|timers|backlog|counts [..]
+//! show tasks|run|runs|claws|attempts|ready|timers|backlog|counts|locks|keys [..]
+//! lock .. | kv ..      see locks.rs
 //! ```
 //! TASK is `name` (of the newest run), or `RUN/name`.
 
@@ -33,13 +34,15 @@ use clawhive_statemachine::proto::command::Kind;
 use clawhive_statemachine::proto::*;
 use clawhive_statemachine::read;
 
-use super::show;
+use super::{locks, show};
 use crate::cluster::{Cluster, DAY_MS, put, register, submit, task, workflow};
 
 pub struct Play {
     pub cluster: Cluster,
     /// As the current leader counts them; it looks after every entry.
     leases: Leases,
+    /// Of the leader, as far as locks go.
+    pub watch: plan::locks::LockWatch,
 }
 
 /// The words of a line: bare ones, and `key=value`.
@@ -49,7 +52,7 @@ pub struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    fn new(line: &'a str) -> Words<'a> {
+    pub fn new(line: &'a str) -> Words<'a> {
         let (pairs, bare): (Vec<_>, Vec<_>) = line.split_whitespace().partition(|word| word.contains('='));
         Words { bare, pairs: pairs.into_iter().filter_map(|word| word.split_once('=')).collect() }
     }
@@ -62,7 +65,7 @@ impl<'a> Words<'a> {
         self.get(key).map(|value| value.parse().unwrap_or_else(|_| panic!("{key}={value}")))
     }
 
-    fn duration(&self, key: &str) -> Option<u64> {
+    pub fn duration(&self, key: &str) -> Option<u64> {
         self.get(key).map(duration)
     }
 }
@@ -88,7 +91,7 @@ fn time_of_day(text: &str) -> u64 {
 
 impl Play {
     pub fn new() -> Play {
-        Play { cluster: Cluster::new(), leases: Leases::default() }
+        Play { cluster: Cluster::new(), leases: Leases::default(), watch: plan::locks::LockWatch::default() }
     }
 
     /// Runs the lines of a block and answers with what they print.
@@ -124,7 +127,10 @@ impl Play {
             self.leases.look(&self.cluster.store, self.cluster.now);
             return String::new();
         }
-        let commands = self.commands(verb, &words, below);
+        let commands = match *verb {
+            "lock" | "kv" => locks::commands(self, &words, below),
+            verb => self.commands(verb, &words, below),
+        };
         if commands.is_empty() {
             return "nothing\n".into();
         }
