@@ -6,6 +6,8 @@ use std::time::Duration;
 use clawhive_proto::{Command, Outcome, PeerStatus, Proposal, outcome};
 use clawhive_raft::{Committed, Peer, ProposeError, Replica, Status};
 
+use tokio::sync::Semaphore;
+
 use crate::claw::LogStore;
 use crate::env::{self, Clock};
 use crate::leader::{Beats, Health};
@@ -25,6 +27,8 @@ pub(crate) struct Context {
     pub(crate) clock: Arc<Clock>,
     /// Beats that reached it as the leader.
     pub(crate) beats: Beats,
+    /// Turns of reads that look at many rows.
+    pub(crate) scans: Semaphore,
     /// Whether its leader loops are alive.
     pub(crate) health: Health,
     /// Logs of the attempts that ran here; set when the claw has started. Weak: they hold on to the claw, and the claw to

@@ -9,6 +9,7 @@ mod beats;
 mod collector;
 pub(crate) mod handover;
 mod level;
+mod locks;
 mod members;
 mod pace;
 mod reaper;
@@ -92,6 +93,7 @@ pub(crate) async fn run(ctx: Arc<Context>) {
         loops.spawn(backlog::run(leadership.clone()));
         loops.spawn(members::run(leadership.clone()));
         loops.spawn(level::run(leadership.clone()));
+        loops.spawn(locks::run(leadership.clone()));
         loops.spawn(beats::run(leadership));
         ctx.health.0.store(true, Ordering::Relaxed);
         tokio::select! {

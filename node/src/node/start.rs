@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clawhive_proto::{AddNode, NodeRole};
 use clawhive_raft::{Options, Replica, Seams};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use super::claw_deps::NodeClaw;
@@ -73,6 +73,10 @@ impl Node {
             links,
             clock,
             beats: Beats::default(),
+            // Half of the machine at most is busy with long reads.
+            scans: Semaphore::new(
+                std::thread::available_parallelism().map_or(1, |cores| cores.get() / 2).max(1),
+            ),
             health: Health::default(),
             logs: OnceLock::new(),
         });
