@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 
 use crate::claw::LogStore;
 use crate::env::{self, Clock};
-use crate::leader::{Beats, Health};
+use crate::leader::{Beats, Health, Pace};
 use crate::peer::{Identity, Links};
 
 /// What the parts of one node have in common.
@@ -27,6 +27,8 @@ pub(crate) struct Context {
     pub(crate) clock: Arc<Clock>,
     /// Beats that reached it as the leader.
     pub(crate) beats: Beats,
+    /// How often it compares states when it leads.
+    pub(crate) digests: Pace,
     /// Turns of reads that look at many rows.
     pub(crate) scans: Semaphore,
     /// Whether its leader loops are alive.
@@ -71,6 +73,8 @@ impl Context {
             term: status.term,
             leader: status.is_leader,
             version: VERSION.to_owned(),
+            digest_index: status.digest.map_or(0, |digest| digest.index),
+            digest: status.digest.map_or_else(Vec::new, |digest| digest.bytes.to_vec()),
             level: self.level,
             wall_ms: env::wall_ms(),
             clock_ms: self.clock.now_ms(),

@@ -23,6 +23,8 @@ pub(crate) mod register_claw;
 pub(crate) mod release_lock;
 pub(crate) mod renew_leases;
 pub(crate) mod renew_lock;
+pub(crate) mod restore_cluster;
+pub(crate) mod resume_cluster;
 pub(crate) mod start_task;
 pub(crate) mod submit_run;
 

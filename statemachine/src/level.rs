@@ -46,14 +46,7 @@ pub fn needed(command: &Command) -> u32 {
             | Kind::PutKey(_)
             | Kind::DeleteKey(_),
         ) => 1,
-        Some(
-            Kind::KeyTxn(_)
-            | Kind::AcquireLock(_)
-            | Kind::RenewLock(_)
-            | Kind::ReleaseLock(_)
-            | Kind::ExpireLocks(_)
-            | Kind::CheckpointLocks(_),
-        ) => 2,
+        Some(_) => 2,
     }
 }
 

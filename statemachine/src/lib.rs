@@ -22,6 +22,7 @@ mod memory;
 pub mod names;
 pub mod plan;
 pub mod read;
+mod restore;
 mod row;
 pub mod state;
 pub mod store;

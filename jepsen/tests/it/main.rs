@@ -5,5 +5,6 @@ mod leases;
 mod locks;
 mod recorded;
 mod simulation;
+mod snapshots;
 mod support;
 mod three_nodes;

@@ -51,6 +51,7 @@ pub(super) async fn nodes(ctx: &Context) -> ClusterStatusResponse {
         reachable: count(reachable),
         nodes: shown,
         node: ctx.me.node,
+        suspended: read::cluster(&view).suspended,
         level: clawhive_statemachine::level::current(&view),
     }
 }
@@ -97,6 +98,8 @@ fn node(
         slots: claw.slots,
         running: claw.used,
         labels: claw.labels,
+        digest_index: answer.map_or(0, |answer| answer.digest_index),
+        digest: answer.map_or_else(Vec::new, |answer| answer.digest.clone()),
         row: Some(row),
         skew_ms: 0,
     }

@@ -2,6 +2,7 @@
 //!
 //! Must not: take a business decision (that is `apply`), or keep state between calls.
 
+mod backup;
 mod check;
 mod clocks;
 mod cluster;
@@ -20,14 +21,15 @@ use std::time::Duration;
 
 use clawhive_proto::clawhive_server::{Clawhive, ClawhiveServer};
 use clawhive_proto::{
-    AcquireLockRequest, AcquireLockResponse, CancelRunRequest, CancelRunResponse, ClusterStatusRequest,
-    ClusterStatusResponse, EventView, Freshness, GetKeyRequest, GetKeyResponse, GetRunRequest,
-    ListEventsRequest, ListKeysRequest, ListKeysResponse, ListLocksRequest, ListLocksResponse,
-    ListNodesRequest, ListNodesResponse, ListRunsRequest, ListRunsResponse, LogChunk, MAX_MESSAGE_BYTES,
-    PutKeyRequest, PutKeyResponse, PutWorkflowRequest, PutWorkflowResponse, ReadLogsRequest,
-    ReleaseLockRequest, ReleaseLockResponse, RenewLockRequest, RenewLockResponse, RunView, SubmitRunRequest,
-    SubmitRunResponse, SubmitRunsRequest, SubmitRunsResponse, TxnKeysRequest, TxnKeysResponse,
-    WatchRunRequest,
+    AcquireLockRequest, AcquireLockResponse, CancelRunRequest, CancelRunResponse, CheckDigestsRequest,
+    CheckDigestsResponse, ClusterStatusRequest, ClusterStatusResponse, EventView, Freshness, GetKeyRequest,
+    GetKeyResponse, GetRunRequest, ListEventsRequest, ListKeysRequest, ListKeysResponse, ListLocksRequest,
+    ListLocksResponse, ListNodesRequest, ListNodesResponse, ListRunsRequest, ListRunsResponse, LogChunk,
+    MAX_MESSAGE_BYTES, PutKeyRequest, PutKeyResponse, PutWorkflowRequest, PutWorkflowResponse,
+    ReadLogsRequest, ReleaseLockRequest, ReleaseLockResponse, RenewLockRequest, RenewLockResponse,
+    ResumeClusterRequest, ResumeClusterResponse, RunView, SaveSnapshotRequest, SnapshotChunk,
+    SubmitRunRequest, SubmitRunResponse, SubmitRunsRequest, SubmitRunsResponse, TxnKeysRequest,
+    TxnKeysResponse, WatchRunRequest,
 };
 use clawhive_raft::View;
 use futures::Stream;
@@ -36,6 +38,7 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::context::Context;
 use error::ApiError;
 
+pub(crate) use backup::snapshot;
 pub(crate) use logs::attempt_log;
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -176,6 +179,22 @@ impl Clawhive for Api {
     async fn get_key(&self, request: Request<GetKeyRequest>) -> Answer<GetKeyResponse> {
         let timeout = check::deadline(request.metadata());
         Ok(Response::new(keys::get(&self.ctx, request.into_inner(), timeout).await?))
+    }
+
+    type SaveSnapshotStream = Items<SnapshotChunk>;
+
+    async fn save_snapshot(&self, _: Request<SaveSnapshotRequest>) -> Answer<Items<SnapshotChunk>> {
+        Ok(Response::new(backup::snapshot(self.ctx.clone(), None)))
+    }
+
+    async fn check_digests(&self, request: Request<CheckDigestsRequest>) -> Answer<CheckDigestsResponse> {
+        let timeout = check::deadline(request.metadata());
+        Ok(Response::new(backup::check_digests(&self.ctx, request.into_inner(), timeout).await?))
+    }
+
+    async fn resume_cluster(&self, request: Request<ResumeClusterRequest>) -> Answer<ResumeClusterResponse> {
+        let timeout = check::deadline(request.metadata());
+        Ok(Response::new(backup::resume(&self.ctx, request.into_inner(), timeout).await?))
     }
 
     async fn list_keys(&self, request: Request<ListKeysRequest>) -> Answer<ListKeysResponse> {

@@ -7,6 +7,7 @@
 mod backlog;
 mod beats;
 mod collector;
+mod digests;
 pub(crate) mod handover;
 mod level;
 mod locks;
@@ -26,6 +27,7 @@ use tokio::task::JoinSet;
 
 use crate::context::Context;
 pub(crate) use beats::Beats;
+pub(crate) use digests::Pace;
 
 /// Whether the loops of a leader run. Part of readiness: a leader without a scheduler is not one.
 #[derive(Debug, Default)]
@@ -92,6 +94,7 @@ pub(crate) async fn run(ctx: Arc<Context>) {
         loops.spawn(collector::run(leadership.clone()));
         loops.spawn(backlog::run(leadership.clone()));
         loops.spawn(members::run(leadership.clone()));
+        loops.spawn(digests::run(leadership.clone()));
         loops.spawn(level::run(leadership.clone()));
         loops.spawn(locks::run(leadership.clone()));
         loops.spawn(beats::run(leadership));

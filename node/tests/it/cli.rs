@@ -3,5 +3,6 @@
 mod dev;
 mod run;
 mod server;
+mod snapshot;
 mod support;
 mod verbs;

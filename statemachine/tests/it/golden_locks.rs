@@ -3,7 +3,9 @@
 use clawhive_statemachine::proto::command::Kind;
 use clawhive_statemachine::proto::*;
 
-use crate::golden::golden;
+use clawhive_statemachine::{Table, key};
+
+use crate::golden::{fixed, golden};
 
 #[test]
 fn commands_of_locks_and_keys() {
@@ -118,4 +120,18 @@ fn rows_of_locks_and_keys() {
             ..Event::default()
         },
     );
+}
+
+#[test]
+fn keys_of_locks() {
+    let keys = [
+        (Table::Locks, 30, key::lock("data", "l")),
+        (Table::LockWaiters, 31, key::lock_waiter("data", "l", 3)),
+        (Table::LockLeases, 32, key::lock_lease(9, "data", "l", 3)),
+        (Table::KeyFences, 33, key::key("data", "k")),
+    ];
+    for (table, number, key) in keys {
+        assert_eq!((table.number(), Table::from_number(number)), (number, Some(table)));
+        fixed(&format!("key/{:?}", table).to_lowercase(), &key);
+    }
 }

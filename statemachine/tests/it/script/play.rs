@@ -19,6 +19,7 @@
 //! left CLAW ms=N [seq=N] [incarnation=N]      a checkpoint of one's own
 //! renew CLAW [incarnation=N] | expire CLAW [seq=N] [incarnation=N]
 //! cancel RUN
+//! restore | resume                          the first entry of a restored cluster; the end of its rest
 //! show tasks|run|runs|claws|attempts|ready|timers|backlog|counts|locks|keys [..]
 //! lock .. | kv ..      see locks.rs
 //! ```
@@ -212,6 +213,12 @@ impl Play {
             "cancel" => {
                 vec![Kind::CancelRun(CancelRun { run: second.parse().unwrap(), reason: "by hand".into() })]
             }
+            "restore" => vec![Kind::RestoreCluster(RestoreCluster {
+                join_id: vec![1; 16],
+                from_cluster: vec![2; 16],
+                from_index: self.cluster.log.len() as u64,
+            })],
+            "resume" => vec![Kind::ResumeCluster(ResumeCluster {})],
             other => panic!("no command {other}"),
         }
     }
