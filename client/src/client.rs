@@ -128,15 +128,15 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub async fn nodes(&self) -> Result<Vec<NodeView>, Error> {
-        Ok(self.list_nodes().await?.nodes)
+        Ok(self.list_nodes(false).await?.nodes)
     }
 
-    /// The nodes of the cluster, and whether that is only what the node asked knew because there is no quorum.
+    /// The nodes of the cluster and how new the answer is; `stale` works without a quorum.
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn list_nodes(&self) -> Result<ListNodesResponse, Error> {
-        self.call(Effect::Read, ListNodesRequest {}, |mut stub, request| async move {
+    pub async fn list_nodes(&self, stale: bool) -> Result<ListNodesResponse, Error> {
+        self.call(Effect::Read, ListNodesRequest { stale }, |mut stub, request| async move {
             stub.list_nodes(request).await
         })
         .await

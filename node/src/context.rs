@@ -7,6 +7,8 @@ use clawhive_proto::{Command, MemberProgress, Outcome, PeerStatus, Proposal, out
 use clawhive_raft::{Committed, Peer, ProposeError, Replica, Status};
 use clawhive_statemachine::plan::members::Member;
 
+use tokio::sync::Semaphore;
+
 use crate::claw::LogStore;
 use crate::env::{self, Clock};
 use crate::leader::{Beats, Health, Pace};
@@ -31,6 +33,8 @@ pub(crate) struct Context {
     pub(crate) storage: Storage,
     /// How often it compares states when it leads.
     pub(crate) digests: Pace,
+    /// Turns of reads that look at many rows.
+    pub(crate) scans: Semaphore,
     /// Whether its leader loops are alive.
     pub(crate) health: Health,
     /// Logs of the attempts that ran here; set when the claw has started. Weak: they hold on to the claw, and the claw to

@@ -16,5 +16,9 @@ fn main() -> std::process::ExitCode {
             tell(panic);
         }
     }));
+    if std::env::args_os().nth(1).is_some_and(|first| first == cli::WATCHDOG_ARGUMENT) {
+        cli::watchdog(std::env::args().skip(2));
+        return std::process::ExitCode::SUCCESS;
+    }
     cli::main()
 }

@@ -58,11 +58,19 @@ pub enum Table {
     Removed = 26,
     /// One row: what holds for the cluster as a whole. Key: empty.
     Cluster = 28,
+    /// (namespace, lock) -> LockRow: locks that are held.
+    Locks = 30,
+    /// (namespace, lock, place) -> LockWaiterRow: who waits for a lock, first come first.
+    LockWaiters = 31,
+    /// (log index, namespace, lock, place) -> (): leases of holders (place 0) and waiters by their last renewal.
+    LockLeases = 32,
+    /// (namespace, key) -> KeyFenceRow.
+    KeyFences = 33,
 }
 
 impl Table {
     /// Every table, in the order of numbers.
-    pub const ALL: [Table; 27] = [
+    pub const ALL: [Table; 31] = [
         Table::Meta,
         Table::Workflows,
         Table::Versions,
@@ -90,6 +98,10 @@ impl Table {
         Table::Keys,
         Table::Removed,
         Table::Cluster,
+        Table::Locks,
+        Table::LockWaiters,
+        Table::LockLeases,
+        Table::KeyFences,
     ];
 
     /// Its fixed number.

@@ -3,6 +3,7 @@
 mod cases;
 mod disk;
 mod leases;
+mod locks;
 mod membership;
 mod operations;
 mod recorded;

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use clawhive_proto::{ClusterStatusResponse, ListNodesResponse, NodeRole, NodeRow, NodeView, PeerStatus};
+use clawhive_proto::{
+    ClusterStatusResponse, Freshness, ListNodesResponse, NodeRole, NodeRow, NodeView, PeerStatus,
+};
 use clawhive_raft::{Peer, Status};
 use clawhive_statemachine::ids::{ClawId, NodeId};
 use clawhive_statemachine::{ReadStore, names, read};
@@ -43,10 +45,8 @@ impl Heard {
     }
 }
 
-pub(super) async fn list(ctx: &Context) -> ListNodesResponse {
-    let status = status(ctx).await;
-    let applied_index = ctx.status().applied;
-    ListNodesResponse { nodes: status.nodes, stale: !status.quorum, applied_index }
+pub(super) async fn list(ctx: &Context, freshness: Freshness) -> ListNodesResponse {
+    ListNodesResponse { nodes: status(ctx).await.nodes, freshness: Some(freshness) }
 }
 
 pub(super) async fn status(ctx: &Context) -> ClusterStatusResponse {

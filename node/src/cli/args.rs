@@ -1,5 +1,6 @@
 //! The raw arguments, as clap reads them, with their help. What they mean is for each verb to check.
 
+mod locks;
 mod members;
 
 use std::path::PathBuf;
@@ -11,7 +12,8 @@ use clawhive_proto::RunState;
 
 use super::ids::Run;
 use super::output::Format;
-pub(super) use members::{ClusterVerb, JoinArgs, NodeArgs, NodeVerb, TransferLeaderArgs};
+pub(super) use locks::{KvConditions, KvDeleteArgs, KvGetArgs, KvLsArgs, KvPutArgs, KvVerb, LockArgs};
+pub(super) use members::{ClusterVerb, JoinArgs, NodeArgs, NodeLsArgs, NodeVerb, TransferLeaderArgs};
 
 /// Runs workflow graphs: alone, or as peers that survive the loss of any one.
 #[derive(Debug, Parser)]
@@ -78,6 +80,12 @@ pub(super) enum Verb {
     Logs(LogsArgs),
     Events(EventsArgs),
     Cancel(CancelArgs),
+    Lock(LockArgs),
+    /// Keep small values under keys
+    Kv {
+        #[command(subcommand)]
+        verb: KvVerb,
+    },
     /// Look at the nodes of a cluster, and change which there are
     Node {
         #[command(subcommand)]
@@ -328,6 +336,9 @@ pub(super) struct LsArgs {
     /// Go on where an earlier answer ended
     #[arg(long, value_name = "CURSOR")]
     pub(super) cursor: Option<String>,
+    /// What the node asked has, also without a quorum; it may be behind
+    #[arg(long)]
+    pub(super) stale: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -367,6 +378,9 @@ pub(super) struct ShowArgs {
     /// All tasks, however many
     #[arg(long)]
     pub(super) all: bool,
+    /// What the node asked has, also without a quorum; it may be behind
+    #[arg(long)]
+    pub(super) stale: bool,
 }
 
 /// Print what tasks wrote
@@ -398,13 +412,24 @@ pub(super) struct LogsArgs {
 
 /// Print what happened to a run, in the order of the log
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  clawhive events 42\n  clawhive events 42 -f -o json")]
+#[command(
+    after_help = "Examples:\n  clawhive events 42\n  clawhive events 42 -f -o json\n  clawhive events --workflow etl --kind run_failed -f\n  clawhive events --after 1042 --namespace data"
+)]
 pub(super) struct EventsArgs {
     /// The run; everything in the cluster without it
     pub(super) run: Option<Run>,
-    /// Only what came after this log index
+    /// Only what came after this log index; an error when that is no longer kept
     #[arg(long, value_name = "LOG_INDEX", default_value_t = 0)]
     pub(super) after: u64,
+    /// Only of this namespace
+    #[arg(long, value_name = "NAMESPACE")]
+    pub(super) namespace: Option<String>,
+    /// Only of this workflow
+    #[arg(long, value_name = "[NAMESPACE/]NAME")]
+    pub(super) workflow: Option<String>,
+    /// Only of this kind (run_failed, task_succeeded, lock_acquired, ...); may be given several times
+    #[arg(long = "kind", value_name = "KIND", value_delimiter = ',')]
+    pub(super) kinds: Vec<String>,
     /// Stay and print what comes
     #[arg(short = 'f', long)]
     pub(super) follow: bool,

@@ -6,9 +6,7 @@ use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum NodeVerb {
-    /// List the nodes of the cluster; works without a quorum
-    #[command(after_help = "Examples:\n  clawhive node ls\n  clawhive node ls -o json")]
-    Ls,
+    Ls(NodeLsArgs),
     /// Give a node a vote, or say how a new machine joins
     ///
     /// With the id of a node: it gets a vote once it has caught up. Without: prints the command that starts a new node on
@@ -34,6 +32,17 @@ pub(in crate::cli) enum NodeVerb {
         after_help = "Examples:\n  clawhive node drain 5 --wait 1h && clawhive node remove 5\n  clawhive node remove 5"
     )]
     Remove(NodeArgs),
+}
+
+/// List the nodes of the cluster; without a quorum, as the node asked knows them
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  clawhive node ls\n  clawhive node ls -o json\n  clawhive node ls --stale"
+)]
+pub(in crate::cli) struct NodeLsArgs {
+    /// What the node asked has, without asking others; it may be behind
+    #[arg(long)]
+    pub(in crate::cli) stale: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use clawhive_client::{Client, Error};
-use clawhive_proto::{ListNodesResponse, NodeChanged, NodeRole, NodeState, NodeView};
+use clawhive_proto::{NodeChanged, NodeRole, NodeState, NodeView};
 use serde_json::json;
 
-use crate::cli::args::{Global, JoinArgs, NodeArgs, NodeVerb};
+use crate::cli::args::{Global, JoinArgs, NodeArgs, NodeLsArgs, NodeVerb};
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::output::{Format, Hue, Output, Table, duration, nodes_json};
 use crate::cli::session::{Local, Session};
@@ -21,7 +21,7 @@ pub(in crate::cli) async fn run(verb: &NodeVerb, global: &Global, output: &Outpu
     let session = Session::open(global, Local::LOOK).await?;
     let client = &session.client;
     let done = match verb {
-        NodeVerb::Ls => ls(client, output).await,
+        NodeVerb::Ls(args) => ls(args, client, output).await,
         NodeVerb::Join(JoinArgs { node: None, .. }) => how_to_join(client, output).await,
         NodeVerb::Join(JoinArgs { node: Some(node), wait }) => {
             change(client, Change::Join, *node, *wait, output).await
@@ -35,24 +35,15 @@ pub(in crate::cli) async fn run(verb: &NodeVerb, global: &Global, output: &Outpu
     done
 }
 
-async fn ls(client: &Client, output: &Output) -> Result<Exit, Failure> {
-    let list = client.list_nodes().await?;
+async fn ls(args: &NodeLsArgs, client: &Client, output: &Output) -> Result<Exit, Failure> {
+    let list = client.list_nodes(args.stale).await?;
     if output.format == Format::Table {
+        output.stale(list.freshness.as_ref())?;
         output.table(&table(&list.nodes), "no nodes")?;
-        tell_stale(&list);
     } else {
         output.document(&nodes_json(&list))?;
     }
     Ok(Exit::Done)
-}
-
-fn tell_stale(list: &ListNodesResponse) {
-    if list.stale {
-        eprintln!(
-            "stale: there is no quorum; this is what the node asked knew at log index {}",
-            list.applied_index
-        );
-    }
 }
 
 /// A line per node; the leader has a star.
