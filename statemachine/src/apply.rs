@@ -119,6 +119,11 @@ fn dispatch(work: &mut Work<'_>, command: &Command) -> Step<Answer> {
         Some(Kind::AddNode(it)) => command::add_node::apply(work, it),
         Some(Kind::PutKey(it)) => command::put_key::apply(work, it),
         Some(Kind::DeleteKey(it)) => command::delete_key::apply(work, it),
+        Some(Kind::FireSchedule(it)) => command::fire_schedule::apply(work, it),
+        Some(Kind::PlanSchedule(it)) => command::plan_schedule::apply(work, it),
+        Some(Kind::SuspendSchedule(it)) => command::suspend_schedule::apply(work, it),
+        Some(Kind::PauseSchedule(it)) => command::pause_schedule::apply(work, it),
+        Some(Kind::TriggerSchedule(it)) => command::trigger_schedule::apply(work, it),
         None => Err(Refusal::Halted(Halt::UnknownCommand { log_index: work.log_index, position: 0 })),
     }
 }

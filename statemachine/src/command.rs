@@ -10,13 +10,18 @@ pub(crate) mod complete_task;
 pub(crate) mod delete_key;
 pub(crate) mod expire_claw;
 pub(crate) mod fail_task;
+pub(crate) mod fire_schedule;
 pub(crate) mod fire_timers;
+pub(crate) mod pause_schedule;
+pub(crate) mod plan_schedule;
 pub(crate) mod put_key;
 pub(crate) mod put_workflow;
 pub(crate) mod register_claw;
 pub(crate) mod renew_leases;
 pub(crate) mod start_task;
 pub(crate) mod submit_run;
+pub(crate) mod suspend_schedule;
+pub(crate) mod trigger_schedule;
 
 use alloc::string::String;
 use clawhive_proto::RejectionCode;

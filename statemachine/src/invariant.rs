@@ -5,6 +5,7 @@ mod expiry;
 mod graph;
 mod leases;
 mod queues;
+mod schedules;
 mod snapshot;
 
 use alloc::string::String;
@@ -51,5 +52,6 @@ pub fn check(view: &dyn ReadStore) -> Result<(), Vec<Violation>> {
     graph::check(&snapshot, &mut findings);
     queues::check(&snapshot, &mut findings);
     expiry::check(view, &mut findings);
+    schedules::check(view, &snapshot, &mut findings);
     if findings.0.is_empty() { Ok(()) } else { Err(findings.0) }
 }

@@ -21,6 +21,7 @@ pub mod names;
 pub mod plan;
 pub mod read;
 mod row;
+mod schedule;
 pub mod state;
 pub mod store;
 pub mod table;

@@ -9,4 +9,5 @@ pub mod collect;
 pub mod expire;
 pub mod fire;
 pub mod handover;
+pub mod schedule;
 mod slots;

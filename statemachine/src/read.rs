@@ -6,9 +6,11 @@
 
 mod events;
 mod runs;
+mod schedules;
 
 pub use events::{EVENTS_PAGE, events, run_events};
 pub use runs::{RunFilter, RunsPage, list_runs, run_view, state_counts};
+pub use schedules::{Occurrence, occurrences, schedule, schedules};
 
 use alloc::string::String;
 use alloc::vec::Vec;

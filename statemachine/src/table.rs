@@ -54,11 +54,19 @@ pub enum Table {
     Active = 24,
     /// (namespace, key) -> KeyRow.
     Keys = 25,
+    /// (namespace, workflow, schedule) -> ScheduleRow.
+    Schedules = 34,
+    /// (due, namespace, workflow, schedule) -> (): what is to be fired or, due at 0, to be planned.
+    ScheduleDue = 35,
+    /// (namespace, workflow, schedule, nominal time) -> OccurrenceRow.
+    Occurrences = 36,
+    /// (recorded, key of the occurrence) -> (): occurrences, oldest record first.
+    OccurrenceExpiry = 37,
 }
 
 impl Table {
     /// Every table, in the order of numbers.
-    pub const ALL: [Table; 25] = [
+    pub const ALL: [Table; 29] = [
         Table::Meta,
         Table::Workflows,
         Table::Versions,
@@ -84,6 +92,10 @@ impl Table {
         Table::Finished,
         Table::Active,
         Table::Keys,
+        Table::Schedules,
+        Table::ScheduleDue,
+        Table::Occurrences,
+        Table::OccurrenceExpiry,
     ];
 
     /// Its fixed number.
