@@ -74,6 +74,8 @@ pub struct Partial {
     pub log_level: Option<String>,
     /// `shutdown_grace`: how long a shutdown waits for running tasks.
     pub shutdown_grace: Option<Duration>,
+    /// `level`: the highest level that the node says it can do.
+    pub level: Option<u32>,
     /// Not of a file: the program that guards the claw's processes.
     pub guard: Option<PathBuf>,
 }
@@ -111,6 +113,7 @@ impl Partial {
             log_format: self.log_format.or(below.log_format),
             log_level: self.log_level.or(below.log_level),
             shutdown_grace: self.shutdown_grace.or(below.shutdown_grace),
+            level: self.level.or(below.level),
             guard: self.guard.or(below.guard),
         }
     }

@@ -15,6 +15,8 @@ use crate::peer::{Identity, Links};
 pub(crate) struct Context {
     /// Who this node is.
     pub(crate) me: Identity,
+    /// The highest level that it says it can do: see [`clawhive_statemachine::level`].
+    pub(crate) level: u32,
     /// Its replica.
     pub(crate) replica: Replica,
     /// Its connections to peers.
@@ -65,6 +67,7 @@ impl Context {
             term: status.term,
             leader: status.is_leader,
             version: VERSION.to_owned(),
+            level: self.level,
         }
     }
 }

@@ -10,8 +10,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-/// The format of data directories that this version writes and reads.
-pub const FORMAT: u32 = 1;
+/// The newest format of data directories that this version writes and reads: that of clusters of level 2.
+pub const FORMAT: u32 = 2;
+
+/// The format of a directory whose cluster is still at level 1: release 0.1 reads it too.
+pub const FIRST_FORMAT: u32 = 1;
 
 const LOCK: &str = "LOCK";
 const IDENTITY: &str = "identity.json";
@@ -63,7 +66,8 @@ pub enum IdentityError {
     },
     /// Written by another version.
     #[error(
-        "data directory {path} has format {found}, this version reads format {FORMAT}; nothing was changed",
+        "data directory {path} has format {found}, this version reads formats {FIRST_FORMAT} to {FORMAT}; nothing was \
+         changed",
         path = path.display()
     )]
     Format {
@@ -135,6 +139,14 @@ impl DataDir {
         self.identity.as_ref()
     }
 
+    /// Keeps older versions out: the state below may hold what they do not know. Does nothing when that was done before.
+    pub fn raise_format(&mut self, format: u32) -> Result<(), IdentityError> {
+        match self.identity.clone() {
+            Some(identity) if identity.format < format => self.set_identity(Identity { format, ..identity }),
+            _ => Ok(()),
+        }
+    }
+
     /// Writes whose it is: whole, durable, or not at all.
     pub fn set_identity(&mut self, identity: Identity) -> Result<(), IdentityError> {
         let path = self.path.join(IDENTITY);
@@ -193,7 +205,7 @@ fn read_identity(path: &Path) -> Result<Option<Identity>, IdentityError> {
     // The format first: another one may have other fields.
     let raw: serde_json::Value = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
     let format = raw.get("format").and_then(serde_json::Value::as_u64).unwrap_or(0);
-    if format != u64::from(FORMAT) {
+    if !(u64::from(FIRST_FORMAT)..=u64::from(FORMAT)).contains(&format) {
         let found = u32::try_from(format).unwrap_or(u32::MAX);
         return Err(IdentityError::Format { path: path.to_owned(), found });
     }
@@ -239,7 +251,7 @@ mod tests {
 
     fn identity(node: u64) -> Identity {
         Identity {
-            format: FORMAT,
+            format: FIRST_FORMAT,
             cluster_id: format_id(&[7; 16]),
             node,
             join_id: format_id(&[9; 16]),
@@ -270,11 +282,25 @@ mod tests {
     }
 
     #[test]
+    fn a_format_only_grows_and_keeps_the_rest() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut data = DataDir::open(dir.path()).unwrap();
+        data.set_identity(identity(4)).unwrap();
+        for format in [FORMAT, FIRST_FORMAT] {
+            data.raise_format(format).unwrap();
+            assert_eq!(data.identity(), Some(&Identity { format: FORMAT, ..identity(4) }));
+        }
+        drop(data);
+        let data = DataDir::open(dir.path()).unwrap();
+        assert_eq!(data.identity().unwrap().format, FORMAT);
+    }
+
+    #[test]
     fn another_format_a_damaged_file_and_foreign_files_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(IDENTITY), r#"{"format": 9, "other": 1}"#).unwrap();
         let error = DataDir::open(dir.path()).unwrap_err().to_string();
-        assert!(error.contains("has format 9, this version reads format 1"), "{error}");
+        assert!(error.contains("has format 9, this version reads formats 1 to 2"), "{error}");
         fs::write(dir.path().join(IDENTITY), r#"{"format": 1, "cluster_id": "x"#).unwrap();
         assert!(matches!(DataDir::open(dir.path()), Err(IdentityError::Damaged { .. })));
         fs::remove_file(dir.path().join(IDENTITY)).unwrap();

@@ -64,6 +64,9 @@ pub enum ProposeError {
         /// The limit.
         limit: usize,
     },
+    /// The cluster cannot do this yet; nothing was proposed.
+    #[error("{0}")]
+    NotYet(clawhive_statemachine::level::NotYet),
     /// Only from `propose_local`: this node does not lead, and nothing was proposed.
     #[error("not the leader")]
     NotLeader {
@@ -93,7 +96,10 @@ impl ProposeError {
             | ProposeError::Timeout { may_have_been_applied }
             | ProposeError::Shutdown { may_have_been_applied } => *may_have_been_applied,
             ProposeError::LeaderLost => true,
-            ProposeError::TooLarge { .. } | ProposeError::NotLeader { .. } | ProposeError::NoCluster => false,
+            ProposeError::TooLarge { .. }
+            | ProposeError::NotYet(_)
+            | ProposeError::NotLeader { .. }
+            | ProposeError::NoCluster => false,
         }
     }
 }

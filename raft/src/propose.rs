@@ -5,9 +5,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use clawhive_proto::prost::Message;
 use clawhive_proto::{
-    Applied, FrameKind, MAX_MESSAGE_BYTES, NotLeader, Outcomes, PeerError, Proposal, ProposeReply,
-    propose_reply,
+    Applied, FrameKind, MAX_MESSAGE_BYTES, NotLeader, NotYet as WireNotYet, Outcomes, PeerError, Proposal,
+    ProposeReply, propose_reply,
 };
+use clawhive_statemachine::level::{self, NotYet};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
@@ -37,6 +38,8 @@ enum Miss {
     Not,
     /// It may take effect.
     Unknown,
+    /// Certainly not proposed: the cluster cannot do it yet.
+    NotYet(NotYet),
     /// This replica has stopped.
     Stopped,
 }
@@ -78,6 +81,7 @@ impl Core {
             match miss {
                 Miss::Not => {}
                 Miss::Unknown => maybe = true,
+                Miss::NotYet(not_yet) => return Err(ProposeError::NotYet(not_yet)),
                 Miss::Stopped => return Err(ProposeError::Shutdown { may_have_been_applied: true }),
             }
             if maybe && !repeatable {
@@ -107,6 +111,7 @@ impl Core {
                 Ok(landed) => committed(landed),
                 Err(Miss::Not) => Err(ProposeError::NotLeader { leader: self.status.borrow().leader }),
                 Err(Miss::Unknown) => Err(ProposeError::LeaderLost),
+                Err(Miss::NotYet(not_yet)) => Err(ProposeError::NotYet(not_yet)),
                 Err(Miss::Stopped) => Err(ProposeError::Shutdown { may_have_been_applied: true }),
             },
             error = self.hopeless(start, deadline_after(start, timeout)) => Err(error.into_propose(true)),
@@ -114,6 +119,7 @@ impl Core {
     }
 
     async fn local(&self, proposal: Proposal) -> Result<Landed, Miss> {
+        self.check_level(&proposal).map_err(Miss::NotYet)?;
         let proposal = (self.prepare)(proposal);
         let (answer, landed) = oneshot::channel();
         if self.queue.send(Pending { proposal, answer }).await.is_err() {
@@ -125,6 +131,17 @@ impl Core {
             Ok(Err(Refusal::Unknown)) => Err(Miss::Unknown),
             Ok(Err(Refusal::Stopped)) | Err(_) => Err(Miss::Stopped),
         }
+    }
+
+    /// A command that some member might not know must not reach the log. The level never falls, so what passes here
+    /// passes in `apply` too.
+    fn check_level(&self, proposal: &Proposal) -> Result<(), NotYet> {
+        let needed = proposal.commands.iter().map(level::needed).max().unwrap_or(1);
+        if needed == 1 {
+            return Ok(());
+        }
+        let level = level::current(&self.state.view());
+        if needed > level { Err(NotYet { needed, level }) } else { Ok(()) }
     }
 
     async fn forward(&self, leader: u64, proposal: &Proposal, deadline: Instant) -> Result<Landed, Miss> {
@@ -152,6 +169,9 @@ impl Core {
                         Ok(Landed { log_index, outcomes })
                     }
                     Some(propose_reply::Result::NotLeader(_)) => Err(Miss::Not),
+                    Some(propose_reply::Result::NotYet(WireNotYet { needed, level })) => {
+                        Err(Miss::NotYet(NotYet { needed, level }))
+                    }
                     Some(propose_reply::Result::Error(PeerError {
                         may_have_been_applied: false, ..
                     })) => Err(Miss::Not),
@@ -184,6 +204,9 @@ impl Core {
                     }
                     Err(Miss::Not) => not_leader(),
                     Err(Miss::Unknown) => unknown("leadership was lost".to_owned()),
+                    Err(Miss::NotYet(NotYet { needed, level })) => {
+                        propose_reply::Result::NotYet(WireNotYet { needed, level })
+                    }
                     Err(Miss::Stopped) => unknown("shutting down".to_owned()),
                 },
                 error = self.hopeless(start, deadline) => {

@@ -9,7 +9,7 @@ use clawhive_proto::{Command, Entry, Meta, Outcome, Outcomes, RequestRow};
 
 use crate::halt::{Refusal, Step};
 use crate::work::Work;
-use crate::{Halt, Store, Table, Touched, command, graph, key, row};
+use crate::{Halt, Store, Table, Touched, command, graph, key, level, row};
 
 /// The newest entry format.
 pub const ENTRY_VERSION: u32 = 1;
@@ -69,6 +69,7 @@ pub fn apply_with(
         next_workflow: 1,
         next_ready: 1,
         next_backlog: 1,
+        level: 0,
     });
     let now = entry.time_ms.max(meta.last_time_ms);
 
@@ -102,6 +103,7 @@ fn run_command(work: &mut Work<'_>, command: &Command) -> Step<Answer> {
 }
 
 fn dispatch(work: &mut Work<'_>, command: &Command) -> Step<Answer> {
+    level::check(command, work.level())?;
     match &command.kind {
         Some(Kind::RegisterClaw(it)) => command::register_claw::apply(work, it),
         Some(Kind::ExpireClaw(it)) => command::expire_claw::apply(work, it),
@@ -119,6 +121,7 @@ fn dispatch(work: &mut Work<'_>, command: &Command) -> Step<Answer> {
         Some(Kind::AddNode(it)) => command::add_node::apply(work, it),
         Some(Kind::PutKey(it)) => command::put_key::apply(work, it),
         Some(Kind::DeleteKey(it)) => command::delete_key::apply(work, it),
+        Some(Kind::RaiseLevel(it)) => command::raise_level::apply(work, it),
         Some(Kind::FireSchedule(it)) => command::fire_schedule::apply(work, it),
         Some(Kind::PlanSchedule(it)) => command::plan_schedule::apply(work, it),
         Some(Kind::SuspendSchedule(it)) => command::suspend_schedule::apply(work, it),

@@ -16,6 +16,7 @@ pub(crate) mod pause_schedule;
 pub(crate) mod plan_schedule;
 pub(crate) mod put_key;
 pub(crate) mod put_workflow;
+pub(crate) mod raise_level;
 pub(crate) mod register_claw;
 pub(crate) mod renew_leases;
 pub(crate) mod start_task;

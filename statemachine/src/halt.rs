@@ -21,6 +21,13 @@ pub enum Halt {
         /// The entry's format.
         version: u32,
     },
+    /// The cluster was raised to a level that this binary cannot do.
+    UnknownLevel {
+        /// Where in the log.
+        log_index: u64,
+        /// The level.
+        level: u32,
+    },
     /// The state contradicts itself.
     BrokenInvariant {
         /// What was found, for people.
@@ -40,6 +47,12 @@ impl fmt::Display for Halt {
                 f,
                 "log entry {log_index} has format {version}, which this version of clawhive does not know; upgrade \
                  this node"
+            ),
+            Halt::UnknownLevel { log_index, level } => write!(
+                f,
+                "log entry {log_index} raises the cluster to level {level}; this version of clawhive knows {} at most; \
+                 upgrade this node",
+                crate::level::LEVEL
             ),
             Halt::BrokenInvariant { what } => write!(f, "the replicated state contradicts itself: {what}"),
         }

@@ -16,6 +16,7 @@ mod halt;
 pub mod ids;
 pub mod invariant;
 pub mod key;
+pub mod level;
 mod memory;
 pub mod names;
 pub mod plan;

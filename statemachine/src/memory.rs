@@ -7,9 +7,16 @@ use core::ops::{Bound, ControlFlow};
 use crate::{ReadStore, Store, Table, Value};
 
 /// One ordered map per table. Two are equal when they hold the same rows.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemStore {
-    tables: [BTreeMap<Vec<u8>, Value>; Table::ALL.len()],
+    /// By number.
+    tables: [BTreeMap<Vec<u8>, Value>; Table::NUMBERS],
+}
+
+impl Default for MemStore {
+    fn default() -> MemStore {
+        MemStore { tables: core::array::from_fn(|_| BTreeMap::new()) }
+    }
 }
 
 impl MemStore {
@@ -29,11 +36,11 @@ impl MemStore {
     }
 
     fn rows(&self, table: Table) -> &BTreeMap<Vec<u8>, Value> {
-        &self.tables[usize::from(table.number()) - 1]
+        &self.tables[usize::from(table.number())]
     }
 
     fn rows_mut(&mut self, table: Table) -> &mut BTreeMap<Vec<u8>, Value> {
-        &mut self.tables[usize::from(table.number()) - 1]
+        &mut self.tables[usize::from(table.number())]
     }
 
     fn range(

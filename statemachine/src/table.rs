@@ -98,6 +98,9 @@ impl Table {
         Table::OccurrenceExpiry,
     ];
 
+    /// Above every number; those of tables have gaps.
+    pub(crate) const NUMBERS: usize = 64;
+
     /// Its fixed number.
     pub const fn number(self) -> u8 {
         self as u8

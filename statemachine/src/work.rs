@@ -86,6 +86,11 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// What the state may hold: see [`crate::level`].
+    pub fn level(&self) -> u32 {
+        self.meta.level.max(1)
+    }
+
     /// For reading what is neither a run nor a claw: those may have changed in this entry.
     pub fn view(&self) -> &dyn ReadStore {
         self.store

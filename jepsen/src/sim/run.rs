@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use clawhive_proto::command::Kind;
-use clawhive_proto::{AddNode, RunState};
+use clawhive_proto::{AddNode, RaiseLevel, RunState};
+use clawhive_statemachine::level::LEVEL;
 use clawhive_statemachine::{invariant, read};
 
 use super::history::{Fact, run_ended};
@@ -109,6 +110,9 @@ fn found(world: &mut World) {
         });
     }
     world.lead = Some(0);
+    let raise = clawhive_proto::Command { kind: Some(Kind::RaiseLevel(RaiseLevel { level: LEVEL })) };
+    let proposal = Proposal { request: Vec::new(), actor: "node:1".to_owned(), commands: vec![raise] };
+    world.arrive(&proposal, Reply::None);
     for number in 1..=3u8 {
         let add = Kind::AddNode(AddNode {
             join_id: vec![number; 16],

@@ -37,6 +37,7 @@ pub(super) async fn nodes(ctx: &Context) -> ClusterStatusResponse {
         reachable: count(reachable),
         nodes: shown,
         node: ctx.me.node,
+        level: clawhive_statemachine::level::current(&view),
     }
 }
 

@@ -126,6 +126,7 @@ impl From<ProposeError> for ApiError {
         let code = match &error {
             ProposeError::NoQuorum { .. } => ErrorCode::NoQuorum,
             ProposeError::Timeout { .. } => ErrorCode::Timeout,
+            ProposeError::NotYet(_) => ErrorCode::Conflict,
             ProposeError::TooLarge { bytes, .. } => return ApiError::too_large("the write", *bytes),
             ProposeError::NotLeader { .. }
             | ProposeError::LeaderLost
@@ -159,6 +160,9 @@ impl From<Rejection> for ApiError {
             | RejectionCode::Renewed
             | RejectionCode::NoSlot => ErrorCode::Conflict,
             RejectionCode::UnknownClaw => ErrorCode::NotFound,
+            RejectionCode::NotYet | RejectionCode::StaleSchedule | RejectionCode::Overlap => {
+                ErrorCode::Conflict
+            }
             RejectionCode::Unspecified => ErrorCode::Internal,
         };
         ApiError::new(code, rejection.message)

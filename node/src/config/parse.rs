@@ -25,7 +25,7 @@ enum Raw {
 type Setter = fn(&mut Partial, Raw) -> Result<(), String>;
 
 /// Every setting by name.
-const SETTINGS: [(&str, Setter); 18] = [
+const SETTINGS: [(&str, Setter); 19] = [
     ("data", |to, raw| set(&mut to.data, text(raw).map(Into::into))),
     ("listen", |to, raw| set(&mut to.listen, address(raw))),
     ("peer_listen", |to, raw| set(&mut to.peer_listen, address(raw))),
@@ -44,6 +44,7 @@ const SETTINGS: [(&str, Setter); 18] = [
     ("log_format", |to, raw| set(&mut to.log_format, text(raw).and_then(|text| LogFormat::parse(&text)))),
     ("log_level", |to, raw| set(&mut to.log_level, text(raw))),
     ("shutdown_grace", |to, raw| set(&mut to.shutdown_grace, duration(raw))),
+    ("level", |to, raw| set(&mut to.level, number(raw))),
 ];
 
 pub(super) fn file(path: &Path, text: &str) -> Result<Partial, ConfigError> {

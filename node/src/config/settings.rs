@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clawhive_statemachine::level::LEVEL;
+
 use super::{ConfigError, Partial};
 
 /// What is logged unless said otherwise: our own news, and of libraries only what has failed.
@@ -108,6 +110,9 @@ pub struct Settings {
     pub shutdown_grace: Duration,
     /// The program that guards the claw's processes.
     pub guard: Option<PathBuf>,
+    /// The highest level that this node says it can do: see [`clawhive_statemachine::level`]. Below that of the version,
+    /// it keeps the way back to an older version open.
+    pub level: u32,
 }
 
 impl Settings {
@@ -144,6 +149,7 @@ impl Settings {
             log_level: partial.log_level.unwrap_or_else(|| OUR_LOGS.to_owned()),
             shutdown_grace: partial.shutdown_grace.unwrap_or(Duration::from_secs(30)),
             guard: partial.guard,
+            level: partial.level.unwrap_or(LEVEL),
         };
         settings.check()?;
         Ok(settings)
@@ -153,6 +159,9 @@ impl Settings {
         let fault = |key: &str, message: String| {
             Err(ConfigError::one("settings", key, format!("`{key}` {message}"), ""))
         };
+        if !(1..=LEVEL).contains(&self.level) {
+            return fault("level", format!("is {}; this version knows levels 1 to {LEVEL}", self.level));
+        }
         if self.slots > MAX_SLOTS {
             return fault("slots", format!("is {}; at most {MAX_SLOTS} are allowed", self.slots));
         }

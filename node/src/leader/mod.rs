@@ -8,6 +8,7 @@ mod backlog;
 mod beats;
 mod collector;
 pub(crate) mod handover;
+mod level;
 mod members;
 mod pace;
 mod reaper;
@@ -48,6 +49,13 @@ pub(crate) struct Leadership {
 #[derive(Debug)]
 pub(crate) struct Over(String);
 
+impl Over {
+    /// For a loop that has nothing left to do: it ends when the others do.
+    async fn never() -> Over {
+        std::future::pending().await
+    }
+}
+
 impl From<clawhive_raft::FeedClosed> for Over {
     fn from(closed: clawhive_raft::FeedClosed) -> Over {
         Over(closed.to_string())
@@ -63,6 +71,7 @@ fn over(error: ProposeError) -> Result<ProposeError, Over> {
         ProposeError::NoQuorum { .. }
         | ProposeError::Timeout { .. }
         | ProposeError::LeaderLost
+        | ProposeError::NotYet(_)
         | ProposeError::TooLarge { .. } => Ok(error),
     }
 }
@@ -84,6 +93,7 @@ pub(crate) async fn run(ctx: Arc<Context>) {
         loops.spawn(collector::run(leadership.clone()));
         loops.spawn(backlog::run(leadership.clone()));
         loops.spawn(members::run(leadership.clone()));
+        loops.spawn(level::run(leadership.clone()));
         loops.spawn(beats::run(leadership));
         ctx.health.0.store(true, Ordering::Relaxed);
         tokio::select! {

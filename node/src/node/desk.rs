@@ -9,11 +9,12 @@ use clawhive_proto::{
     AddNode, AttemptLogRequest, ClawBeat, ClawBeatReply, Command, JoinReply, LogChunk, PeerError, PeerStatus,
     Proposal, Welcome, join_reply, outcome,
 };
+use clawhive_statemachine::level;
 use futures::stream::BoxStream;
 use tonic::Status;
 
 use crate::api;
-use crate::context::{Context, rejection};
+use crate::context::{Context, VERSION, rejection};
 use crate::env;
 use crate::peer::Desk;
 
@@ -31,6 +32,17 @@ impl Desk for NodeDesk {
     }
 
     async fn admit(&self, request: AddNode) -> JoinReply {
+        let level = level::current(&self.ctx.replica.view());
+        if request.level.max(1) < level {
+            let message = format!(
+                "version {} of the joining node knows level {}, this cluster is at level {level}: start it with version \
+                 {VERSION}",
+                request.version,
+                request.level.max(1)
+            );
+            let error = PeerError { message, may_have_been_applied: false };
+            return JoinReply { result: Some(join_reply::Result::Error(error)) };
+        }
         let proposal = Proposal {
             request_id: env::request_id().to_vec(),
             actor: self.ctx.actor(),

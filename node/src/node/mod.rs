@@ -14,7 +14,8 @@ mod shutdown;
 mod start;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -43,7 +44,8 @@ pub struct Node {
     cut: watch::Sender<bool>,
     servers: JoinSet<()>,
     tasks: JoinSet<()>,
-    data: DataDir,
+    data: Arc<Mutex<DataDir>>,
+    data_dir: PathBuf,
 }
 
 impl std::fmt::Debug for Node {
@@ -80,7 +82,7 @@ impl Node {
 
     /// Its data directory.
     pub fn data_dir(&self) -> &std::path::Path {
-        self.data.path()
+        &self.data_dir
     }
 
     /// The node that leads, as far as this one knows.

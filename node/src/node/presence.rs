@@ -1,16 +1,17 @@
 //! What a node tells the cluster of itself: its addresses, and that its claw lives when the leader has changed.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clawhive_proto::command::Kind;
 use clawhive_proto::{AddNode, Command, Proposal};
 use clawhive_raft::{ProposeError, View};
 use clawhive_statemachine::ids::NodeId;
-use clawhive_statemachine::{Touched, read};
+use clawhive_statemachine::{Touched, level, read};
 
 use super::claw_deps::NodeClaw;
 use crate::context::{Context, rejection};
+use crate::identity::{DataDir, FORMAT};
 use crate::{env, peer};
 
 /// Between two tries.
@@ -93,5 +94,22 @@ pub(super) async fn follow_moves(ctx: Arc<Context>) {
     while feed.touched(Touched::NODES).await.is_ok() {
         let nodes = read::nodes(&ctx.replica.view());
         ctx.links.learn(nodes.into_iter().map(|(id, row)| (id.0, row.peer_listen)).collect());
+    }
+}
+
+/// Once the cluster is at a level that release 0.1 does not know, that release must not open this directory any more.
+pub(super) async fn keep_older_versions_out(ctx: Arc<Context>, data: Arc<Mutex<DataDir>>) {
+    let mut feed = ctx.replica.feed();
+    while feed.touched(Touched::NODES).await.is_ok() {
+        if level::current(&ctx.replica.view()) < 2 {
+            continue;
+        }
+        let raised = data.lock().unwrap_or_else(PoisonError::into_inner).raise_format(FORMAT);
+        match raised {
+            Ok(()) => return,
+            // Tried again with the next change; an older version that opens the state meanwhile halts at what it does
+            // not know.
+            Err(error) => tracing::warn!(%error, "the format of the data directory is not raised yet"),
+        }
     }
 }

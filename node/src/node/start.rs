@@ -1,6 +1,6 @@
 //! Starting a node: data directory, identity, replica, servers, loops, claw, in this order.
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use clawhive_proto::{AddNode, NodeRole};
@@ -16,7 +16,7 @@ use crate::claw::{Claw, ClawConfig};
 use crate::config::{Begin, Role, Settings};
 use crate::context::{Context, VERSION};
 use crate::env::{self, Clock};
-use crate::identity::{DataDir, FORMAT, Identity, format_id};
+use crate::identity::{DataDir, FIRST_FORMAT, Identity, format_id};
 use crate::leader::{self, Beats, Health};
 use crate::peer::{self, Links, PeerService};
 
@@ -56,6 +56,7 @@ impl Node {
                 Role::Claw => NodeRole::Claw.into(),
             },
             version: VERSION.to_owned(),
+            level: settings.level,
         };
         let identity = identify(&settings, &mut data, &mut own).await?;
         let me = peer::Identity { cluster_id: identity.cluster().unwrap_or_default(), node: identity.node };
@@ -67,6 +68,7 @@ impl Node {
 
         let ctx = Arc::new(Context {
             me,
+            level: settings.level,
             replica,
             links,
             clock,
@@ -93,10 +95,26 @@ impl Node {
         tasks.spawn(leader::run(ctx.clone()));
         tasks.spawn(presence::follow_moves(ctx.clone()));
         tasks.spawn(presence::announce(ctx.clone(), own));
+        let data_dir = data.path().to_owned();
+        let data = Arc::new(Mutex::new(data));
+        tasks.spawn(presence::keep_older_versions_out(ctx.clone(), data.clone()));
         tasks.spawn(presence::greet_leaders(ctx.clone(), claw_deps.clone()));
         servers.spawn(serve::clients(client_listener, Api::server(ctx.clone()), ends));
         tracing::info!(node = me.node, %listen, %peer_listen, cluster = format_id(&me.cluster_id), "started");
-        Ok(Node { ctx, claw, logs, claw_deps, listen, peer_listen, stop, cut, servers, tasks, data })
+        Ok(Node {
+            ctx,
+            claw,
+            logs,
+            claw_deps,
+            listen,
+            peer_listen,
+            stop,
+            cut,
+            servers,
+            tasks,
+            data,
+            data_dir,
+        })
     }
 }
 
@@ -137,7 +155,7 @@ async fn identify(
         (None, Begin::Restart) => return Err(StartError::Empty { path }),
         (None, Begin::Bootstrap | Begin::BootstrapIfEmpty) => {
             let identity = Identity {
-                format: FORMAT,
+                format: FIRST_FORMAT,
                 cluster_id: format_id(&env::random_id()),
                 node: FOUNDER,
                 join_id: format_id(&env::random_id()),
@@ -158,7 +176,7 @@ async fn join(peers: &[String], data: &mut DataDir, own: &AddNode) -> Result<Ide
     let mut identity = match data.identity() {
         Some(identity) => identity.clone(),
         None => Identity {
-            format: FORMAT,
+            format: FIRST_FORMAT,
             cluster_id: String::new(),
             node: 0,
             join_id: format_id(&env::random_id()),

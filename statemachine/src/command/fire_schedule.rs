@@ -2,9 +2,7 @@
 //! row moves on in the same entry.
 
 use clawhive_proto::outcome::Kind as Answer;
-use clawhive_proto::{
-    FireSchedule, OccurrenceRow, ScheduleFired, ScheduleState, SkipReason, WorkflowRow,
-};
+use clawhive_proto::{FireSchedule, OccurrenceRow, ScheduleFired, ScheduleState, SkipReason, WorkflowRow};
 
 use crate::halt::Step;
 use crate::schedule::{self, Skip, stale};

@@ -57,7 +57,8 @@ fn records(view: &dyn ReadStore, made: &BTreeMap<Vec<u8>, u64>, findings: &mut F
         ControlFlow::Continue(())
     });
     let stored = keys(view, Table::OccurrenceExpiry);
-    findings.expect(stored == expiry, "occurrences and their index of ends agree", || format!("{stored:02x?}"));
+    findings
+        .expect(stored == expiry, "occurrences and their index of ends agree", || format!("{stored:02x?}"));
 }
 
 fn keys(view: &dyn ReadStore, table: Table) -> BTreeSet<Vec<u8>> {

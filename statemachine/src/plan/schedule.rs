@@ -151,8 +151,12 @@ impl One<'_> {
             match before_last {
                 _ if !newest => {}
                 Some(before_last) => {
-                    let skipped =
-                        Skipped { first_ms: first, last_ms: before_last, count: count - 1, reason: reason as i32 };
+                    let skipped = Skipped {
+                        first_ms: first,
+                        last_ms: before_last,
+                        count: count - 1,
+                        reason: reason as i32,
+                    };
                     return Ok(self.move_to(Some(skipped), Some(last)));
                 }
                 None if self.row.next_ms == 0 => return Ok(self.move_to(None, Some(last))),

@@ -49,8 +49,7 @@ pub fn occurrences(view: &dyn ReadStore, of: &ScheduleRef, before_ms: u64, limit
         return found;
     }
     view.scan_back(Table::Occurrences, &from, Some(&until), &mut |row_key, value| {
-        let nominal_ms =
-            sound_key(Table::Occurrences, row_key, key::u64_at(row_key, schedule.len() + 1));
+        let nominal_ms = sound_key(Table::Occurrences, row_key, key::u64_at(row_key, schedule.len() + 1));
         found.push(Occurrence { nominal_ms, row: sound(Table::Occurrences, row_key, value.clone()) });
         if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });

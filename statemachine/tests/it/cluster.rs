@@ -2,13 +2,30 @@
 
 use std::collections::BTreeMap;
 
+use clawhive_statemachine::level::LEVEL;
 use clawhive_statemachine::proto::command::Kind;
 use clawhive_statemachine::proto::outcome::Kind as Answer;
+use clawhive_statemachine::proto::prost::Message;
 use clawhive_statemachine::proto::*;
-use clawhive_statemachine::{Applied, Limits, MemStore, apply_with, dump, invariant};
+use clawhive_statemachine::{Applied, Limits, MemStore, Store, Table, apply_with, dump, invariant, key};
 
 /// 2026-01-01T00:00:00Z.
 pub const DAY_MS: u64 = 1_767_225_600_000;
+
+/// The state of a cluster whose level was raised before anything else happened.
+pub fn raised_store() -> MemStore {
+    let mut store = MemStore::new();
+    let meta = Meta {
+        next_run: 1,
+        next_workflow: 1,
+        next_ready: 1,
+        next_backlog: 1,
+        level: LEVEL,
+        ..Meta::default()
+    };
+    store.put(Table::Meta, &key::META, meta.encode_to_vec().into());
+    store
+}
 
 /// One replica.
 pub struct Cluster {
@@ -23,7 +40,7 @@ pub struct Cluster {
 impl Cluster {
     pub fn new() -> Cluster {
         Cluster {
-            store: MemStore::new(),
+            store: raised_store(),
             log: Vec::new(),
             now: DAY_MS,
             limits: Limits::default(),
@@ -106,7 +123,7 @@ pub fn workflow(name: &str, tasks: Vec<Task>) -> Workflow {
 /// Stores a workflow; its hash is its encoding.
 pub fn put(workflow: Workflow) -> Kind {
     let hash = clawhive_statemachine::proto::prost::Message::encode_to_vec(&workflow);
-    Kind::PutWorkflow(PutWorkflow { workflow: Some(workflow), hash })
+    Kind::PutWorkflow(PutWorkflow { workflow: Some(workflow), hash, set_schedules: true })
 }
 
 /// Submits a run of the newest version.

@@ -6,7 +6,7 @@ use clawhive_statemachine::proto::*;
 use clawhive_statemachine::{MemStore, Store, apply, dump, plan};
 use plan::assign::AssignInput;
 
-use crate::cluster::{Cluster, put, register, rows, submit, task, workflow};
+use crate::cluster::{Cluster, put, raised_store, register, rows, submit, task, workflow};
 
 /// A log with some of everything.
 fn busy_log() -> (Vec<Entry>, MemStore) {
@@ -81,19 +81,19 @@ fn replay(mut store: MemStore, log: &[Entry], from: usize) -> MemStore {
 fn the_same_log_gives_the_same_bytes() {
     let (log, first) = busy_log();
     assert!(log.len() > 150 && first.len(clawhive_statemachine::Table::Finished) > 5, "the log is too quiet");
-    let second = replay(MemStore::new(), &log, 0);
+    let second = replay(raised_store(), &log, 0);
     assert_eq!(rows(&first), rows(&second));
     // Entries come from the log as bytes.
     let decoded: Vec<Entry> =
         log.iter().map(|entry| Entry::decode(&entry.encode_to_vec()[..]).unwrap()).collect();
-    assert_eq!(rows(&replay(MemStore::new(), &decoded, 0)), rows(&first));
+    assert_eq!(rows(&replay(raised_store(), &decoded, 0)), rows(&first));
 }
 
 #[test]
 fn replay_from_any_point_gives_the_same_bytes() {
     let (log, whole) = busy_log();
     let whole = rows(&whole);
-    let mut store = MemStore::new();
+    let mut store = raised_store();
     for (index, entry) in log.iter().enumerate() {
         if index % 7 == 0 {
             // A crash: what was durable is copied out row by row, and the log goes on from there.

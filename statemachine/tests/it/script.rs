@@ -3,6 +3,7 @@
 //! `play.rs` says which commands there are.
 
 mod play;
+mod schedules;
 mod show;
 
 use std::path::Path;

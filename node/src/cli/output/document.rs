@@ -99,6 +99,7 @@ pub(in crate::cli) fn node_json(node: &NodeView) -> Value {
 pub(in crate::cli) fn cluster_json(status: &ClusterStatusResponse) -> Value {
     json!({
         "cluster_id": status.cluster_id,
+        "level": status.level,
         "leader": if status.leader == 0 { Value::Null } else { json!(status.leader.to_string()) },
         "term": status.term,
         "committed_index": status.committed_index.to_string(),

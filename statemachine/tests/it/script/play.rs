@@ -14,6 +14,7 @@
 //! fire | reap [since=HH:MM:SS] | collect | advance [once]      the plan of that name, proposed
 //! renew CLAW [incarnation=N] | expire CLAW [seq=N] [incarnation=N]
 //! cancel RUN
+//! schedules .. | fire_schedule .. | pause .. | ..              see `schedules.rs`
 //! show tasks|run|runs|claws|attempts|ready|timers|backlog|counts [..]
 //! ```
 //! TASK is `name` (of the newest run), or `RUN/name`.
@@ -27,7 +28,7 @@ use clawhive_statemachine::proto::command::Kind;
 use clawhive_statemachine::proto::*;
 use clawhive_statemachine::read;
 
-use super::show;
+use super::{schedules, show};
 use crate::cluster::{Cluster, DAY_MS, put, register, submit, task, workflow};
 
 pub struct Play {
@@ -59,7 +60,7 @@ impl<'a> Words<'a> {
     }
 }
 
-fn duration(text: &str) -> u64 {
+pub fn duration(text: &str) -> u64 {
     let digits = text.trim_end_matches(char::is_alphabetic);
     let unit = match &text[digits.len()..] {
         "ms" => 1,
@@ -72,7 +73,7 @@ fn duration(text: &str) -> u64 {
     digits.parse::<u64>().unwrap() * unit
 }
 
-fn time_of_day(text: &str) -> u64 {
+pub fn time_of_day(text: &str) -> u64 {
     let (text, millis) = text.split_once('.').unwrap_or((text, "0"));
     let parts: Vec<u64> = text.split(':').map(|part| part.parse().unwrap()).collect();
     DAY_MS + (parts[0] * 3_600 + parts[1] * 60 + parts[2]) * 1_000 + millis.parse::<u64>().unwrap()
@@ -120,6 +121,13 @@ impl Play {
             let Some(more) = plan::advance::plan(&self.cluster.store) else { break };
             printed += &self.entry(&words, vec![Kind::Advance(more)]);
         }
+        while *verb == "schedules" && words.bare.get(1) == Some(&"all") {
+            let commands = self.commands(verb, &words, below);
+            if commands.is_empty() {
+                break;
+            }
+            printed += &self.entry(&words, commands);
+        }
         printed
     }
 
@@ -135,7 +143,14 @@ impl Play {
         let now = self.cluster.now;
         let second = words.bare.get(1).copied().unwrap_or_default();
         match verb {
-            "workflow" => vec![put(definition(second, words, below))],
+            "workflow" => {
+                let mut kind = put(definition(second, words, below));
+                if let (Kind::PutWorkflow(put), Some("submit")) = (&mut kind, words.get("by")) {
+                    put.set_schedules = false;
+                }
+                vec![kind]
+            }
+            "schedules" => schedules::planned(store, now, words).commands,
             "claw" => vec![claw(second, words)],
             "submit" => {
                 let times = words.number("times").unwrap_or(1) as usize;
@@ -189,7 +204,10 @@ impl Play {
             "cancel" => {
                 vec![Kind::CancelRun(CancelRun { run: second.parse().unwrap(), reason: "by hand".into() })]
             }
-            other => panic!("no command {other}"),
+            other => match schedules::command(store, other, words) {
+                Some(kind) => vec![kind],
+                None => panic!("no command {other}"),
+            },
         }
     }
 
@@ -330,6 +348,7 @@ fn definition(name: &str, words: &Words<'_>, below: &[&str]) -> Workflow {
     if words.get("on_failure") == Some("stop") {
         workflow.set_on_failure(OnFailure::Stop);
     }
+    schedules::definitions(&mut workflow, words);
     workflow
 }
 
