@@ -5,6 +5,7 @@
 
 pub mod blackbox;
 pub mod cluster;
+pub mod failover;
 pub mod rng;
 pub mod sim;
 pub mod verdict;

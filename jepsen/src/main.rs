@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use clawhive_jepsen::blackbox::{self, Faults, Workload};
+use clawhive_jepsen::failover;
 use clawhive_jepsen::sim;
 use clawhive_jepsen::verdict::Exit;
 
@@ -72,6 +73,27 @@ enum Verb {
         #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
         clients: u8,
     },
+    /// Kills the leader of three nodes under load, again and again, and measures how long writes stop.
+    #[command(after_help = "Examples:
+  clawhive-jepsen failover --kills 20 --binary target/release/clawhive
+  clawhive-jepsen failover --kills 20 --binary target/release/clawhive --etcd /usr/bin/etcd")]
+    Failover {
+        /// How often the leader is killed.
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+        kills: u32,
+        /// Clients that write meanwhile.
+        #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=64))]
+        writers: u8,
+        /// The `clawhive` binary.
+        #[arg(long, value_name = "PATH", default_value = "clawhive")]
+        binary: PathBuf,
+        /// An `etcd` binary, to be measured beside it with its defaults.
+        #[arg(long, value_name = "PATH")]
+        etcd: Option<PathBuf>,
+        /// Folder for the output of the nodes; without it, it goes when the tool ends.
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
 }
 
 fn seeds(text: &str) -> Result<(u64, u64), String> {
@@ -95,7 +117,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// A run that could not be carried out proves nothing either way.
-fn black_box(options: &blackbox::Options) -> Exit {
+fn carry_out(run: impl Future<Output = anyhow::Result<Exit>>) -> Exit {
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -103,7 +125,7 @@ fn black_box(options: &blackbox::Options) -> Exit {
             return Exit::Unknown;
         }
     };
-    runtime.block_on(blackbox::run(options)).unwrap_or_else(|error| {
+    runtime.block_on(run).unwrap_or_else(|error| {
         println!("verdict: unknown: {error:#}");
         Exit::Unknown
     })
@@ -119,18 +141,13 @@ fn main() -> ExitCode {
         }
         Verb::Run { nodes, workload, faults, time, seed, out, binary, recordings, clients } => {
             let (nodes, clients) = (usize::from(nodes), usize::from(clients));
-            black_box(&blackbox::Options {
-                nodes,
-                workload,
-                faults,
-                time,
-                seed,
-                out,
-                binary,
-                recordings,
-                clients,
-            })
-            .into()
+            let options =
+                blackbox::Options { nodes, workload, faults, time, seed, out, binary, recordings, clients };
+            carry_out(blackbox::run(&options)).into()
+        }
+        Verb::Failover { kills, writers, binary, etcd, out } => {
+            let options = failover::Options { kills, writers: usize::from(writers), binary, etcd, out };
+            carry_out(failover::run(&options)).into()
         }
     }
 }

@@ -14,10 +14,11 @@ use tokio::time::Instant;
 
 use crate::batcher::{Landed, Pending, Refusal};
 use crate::codec::DecodeError;
-use crate::error::ProposeError;
+use crate::error::{ProposeError, ReadError};
 use crate::replica::{Committed, Core};
 use crate::status::Status;
 use crate::transport::TransportError;
+use crate::view::View;
 use crate::wire::WireForward;
 
 /// Without a quorum nobody waits longer than this to be told.
@@ -54,6 +55,7 @@ impl Core {
         check_size(&proposal)?;
         let start = Instant::now();
         let deadline = deadline_after(start, timeout);
+        self.wait_level(&proposal, timeout).await?;
         let repeatable = !proposal.request_id.is_empty();
         let mut status = self.status.clone();
         let mut maybe = false;
@@ -136,12 +138,26 @@ impl Core {
     /// A command that some member might not know must not reach the log. The level never falls, so what passes here
     /// passes in `apply` too.
     fn check_level(&self, proposal: &Proposal) -> Result<(), NotYet> {
-        let needed = proposal.commands.iter().map(level::needed).max().unwrap_or(1);
-        if needed == 1 {
-            return Ok(());
+        match proposal.commands.iter().map(level::needed).max().unwrap_or(1) {
+            1 => Ok(()),
+            needed => allowed(needed, &self.state.view()),
         }
-        let level = level::current(&self.state.view());
-        if needed > level { Err(NotYet { needed, level }) } else { Ok(()) }
+    }
+
+    /// As [`Core::check_level`], before a proposal leaves this node: a leader of an older version would not know what
+    /// it gets, and write nonsense into the log. A node that is behind looks at the newest state before it refuses.
+    async fn wait_level(&self, proposal: &Proposal, timeout: Duration) -> Result<(), ProposeError> {
+        let Err(NotYet { needed, .. }) = self.check_level(proposal) else { return Ok(()) };
+        let may_have_been_applied = false;
+        let view = self.linearizable_view(timeout).await.map_err(|error| match error {
+            ReadError::NoQuorum { reachable, voters } => {
+                ProposeError::NoQuorum { reachable, voters, may_have_been_applied }
+            }
+            ReadError::Timeout => ProposeError::Timeout { may_have_been_applied },
+            ReadError::NoCluster => ProposeError::NoCluster,
+            ReadError::Shutdown => ProposeError::Shutdown { may_have_been_applied },
+        })?;
+        allowed(needed, &view).map_err(ProposeError::NotYet)
     }
 
     async fn forward(&self, leader: u64, proposal: &Proposal, deadline: Instant) -> Result<Landed, Miss> {
@@ -263,6 +279,11 @@ pub(crate) async fn leader_change(status: &mut watch::Receiver<Status>, from: Op
         // Nobody will ever know another one.
         std::future::pending::<()>().await;
     }
+}
+
+fn allowed(needed: u32, view: &View) -> Result<(), NotYet> {
+    let level = level::current(view);
+    if needed > level { Err(NotYet { needed, level }) } else { Ok(()) }
 }
 
 fn check_size(proposal: &Proposal) -> Result<(), ProposeError> {

@@ -22,9 +22,10 @@ pub fn current(view: &dyn ReadStore) -> u32 {
 pub fn needed(command: &Command) -> u32 {
     match &command.kind {
         Some(Kind::PutWorkflow(put)) if put.workflow.as_ref().is_some_and(has_schedules) => 2,
-        None
+        // Of a later version: this one cannot even carry it.
+        None => LEVEL + 1,
         // Raising the level is the one thing that comes before the level is there.
-        | Some(
+        Some(
             Kind::RaiseLevel(_)
             | Kind::RegisterClaw(_)
             | Kind::ExpireClaw(_)
@@ -125,5 +126,6 @@ mod tests {
     fn old_commands_need_nothing() {
         let command = Command { kind: Some(Kind::PutKey(PutKey::default())) };
         assert!(check(&command, 1).is_ok());
+        assert_eq!(needed(&Command { kind: None }), LEVEL + 1);
     }
 }
