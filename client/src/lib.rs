@@ -49,6 +49,7 @@ mod follow;
 mod keys;
 mod logs;
 mod resume;
+mod schedules;
 mod submit;
 
 pub use builder::{Builder, DEFAULT_PATIENCE, DEFAULT_TIMEOUT};

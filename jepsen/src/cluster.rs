@@ -29,12 +29,25 @@ pub struct Options {
     pub slots: Vec<u32>,
     /// Lease of the claws.
     pub lease: Option<Duration>,
+    /// More variables of every node's environment.
+    pub env: Vec<(String, String)>,
+    /// By how many milliseconds the wall clocks of nodes are off, in the order of nodes; with it, [`Cluster::set_clock`]
+    /// steps them.
+    pub clocks: Option<Vec<i64>>,
 }
 
 impl Options {
     /// Nodes of a binary, all else as the product has it.
     pub fn new(nodes: usize, binary: impl Into<PathBuf>) -> Options {
-        Options { nodes, binary: binary.into(), out: None, slots: Vec::new(), lease: None }
+        Options {
+            nodes,
+            binary: binary.into(),
+            out: None,
+            slots: Vec::new(),
+            lease: None,
+            env: Vec::new(),
+            clocks: None,
+        }
     }
 }
 
@@ -86,6 +99,9 @@ impl Cluster {
         std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
         let mut cluster = Cluster { members: Vec::new(), options, out, _home: home };
         for number in 0..cluster.options.nodes {
+            if let Some(clocks) = &cluster.options.clocks {
+                cluster.set_clock(number, clocks.get(number).copied().unwrap_or(0))?;
+            }
             let member = Member {
                 listen: format!("127.0.0.1:{}", free_port()?),
                 peer_listen: format!("127.0.0.1:{}", free_port()?),
@@ -132,6 +148,10 @@ impl Cluster {
         if let Some(lease) = self.options.lease {
             command.env("CLAWHIVE_LEASE", format!("{}ms", lease.as_millis()));
         }
+        if self.options.clocks.is_some() {
+            command.env("CLAWHIVE_TEST_CLOCK", self.clock_file(number));
+        }
+        command.envs(self.options.env.iter().map(|(name, value)| (name, value)));
         let start = member.starts + 1;
         let log = |kind: &str| File::create(self.log(number, start, kind));
         command.stdin(Stdio::null()).stdout(log("out")?).stderr(log("log")?);
@@ -145,6 +165,30 @@ impl Cluster {
 
     fn log(&self, number: usize, start: u32, kind: &str) -> PathBuf {
         self.out.join(format!("node{}.{start}.{kind}", number + 1))
+    }
+
+    fn clock_file(&self, number: usize) -> PathBuf {
+        self._home.path().join(format!("node{}.clock", number + 1))
+    }
+
+    /// From the next second on, the wall clock of a node is off by so much. Only with [`Options::clocks`].
+    pub fn set_clock(&self, number: usize, off_ms: i64) -> Result<()> {
+        // Whole at any moment: the node reads it when it likes.
+        let (file, scratch) = (self.clock_file(number), self.clock_file(number).with_extension("new"));
+        std::fs::write(&scratch, off_ms.to_string())?;
+        Ok(std::fs::rename(scratch, file)?)
+    }
+
+    /// What the newest process of a node has logged.
+    pub fn log_text(&self, number: usize) -> String {
+        let log = self.log(number, self.members[number].starts, "log");
+        std::fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    }
+
+    /// The member with a node id.
+    pub fn member_of(&self, node: u64) -> Result<usize> {
+        let found = self.members.iter().position(|member| member.id == node);
+        found.with_context(|| format!("there is no node {node}"))
     }
 
     /// Where the output of the nodes is.

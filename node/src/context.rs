@@ -7,7 +7,7 @@ use clawhive_proto::{Command, Outcome, PeerStatus, Proposal, outcome};
 use clawhive_raft::{Committed, Peer, ProposeError, Replica, Status};
 
 use crate::claw::LogStore;
-use crate::env::Clock;
+use crate::env::{self, Clock};
 use crate::leader::{Beats, Health};
 use crate::peer::{Identity, Links};
 
@@ -57,6 +57,11 @@ impl Context {
         self.replica.status().borrow().members.iter().find(|peer| peer.id == node).cloned()
     }
 
+    /// Whether the loops of a leader are alive here.
+    pub(crate) fn scheduler(&self) -> bool {
+        self.health.loops_run(self.clock.monotonic())
+    }
+
     /// This node, as it is now.
     pub(crate) fn peer_status(&self) -> PeerStatus {
         let status = self.replica.status();
@@ -68,6 +73,9 @@ impl Context {
             leader: status.is_leader,
             version: VERSION.to_owned(),
             level: self.level,
+            wall_ms: env::wall_ms(),
+            clock_ms: self.clock.now_ms(),
+            scheduler: status.is_leader && self.scheduler(),
         }
     }
 }

@@ -32,7 +32,6 @@ mod workflow;
 pub use canonical::canonical_json;
 pub(crate) use keys::nearest;
 pub(crate) use params::type_word;
-pub(crate) use schedule::overlap_word;
 pub use source::MAX_FILE_BYTES;
 pub(crate) use tree::{json_number, whole_number};
 pub(crate) use values::{TASK_NAME, WORKFLOW_NAME, shortened};
@@ -90,6 +89,11 @@ pub fn parse(text: &[u8], source_name: &str) -> Result<Definition, Diagnostics> 
         Some(workflow) if !failed => Ok(Definition { workflow, warnings }),
         _ => Err(refused(errors, warnings, omitted)),
     }
+}
+
+/// Whether the rule for names of workflows and namespaces takes a name.
+pub(crate) fn is_workflow_name(name: &str) -> bool {
+    WORKFLOW_NAME.allows(name)
 }
 
 /// SHA-256 over the canonical encoding: the identity of a version.

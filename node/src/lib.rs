@@ -2,6 +2,7 @@
 #![deny(unsafe_code)]
 
 mod api;
+pub mod calendar;
 pub mod claw;
 pub mod config;
 mod context;

@@ -296,8 +296,9 @@ fn check_size(proposal: &Proposal) -> Result<(), ProposeError> {
 
 /// Outcomes come from our own apply; if they can't be read, the write happened all the same.
 fn committed(landed: Landed) -> Result<Committed, ProposeError> {
-    let outcomes = Outcomes::decode(landed.outcomes)
-        .map_err(|_| ProposeError::Timeout { may_have_been_applied: true })?
-        .outcomes;
-    Ok(Committed { log_index: landed.log_index, outcomes })
+    let Outcomes { outcomes, first_index } = Outcomes::decode(landed.outcomes)
+        .map_err(|_| ProposeError::Timeout { may_have_been_applied: true })?;
+    // A repeat is answered with the place of the first time: nothing happened at its own.
+    let log_index = if first_index > 0 { first_index } else { landed.log_index };
+    Ok(Committed { log_index, outcomes })
 }

@@ -38,7 +38,7 @@ use crate::view::View;
 /// A proposal's answer: it is committed and applied on the node that answers for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Committed {
-    /// Its place in the log. A repeated request id has the place of the repetition.
+    /// Its place in the log; for a repeated request id, that of the first time.
     pub log_index: u64,
     /// One outcome per command, in order. For a repeated request id, those of the first time.
     pub outcomes: Vec<Outcome>,

@@ -246,7 +246,8 @@ impl State {
             Entry::decode(bytes.clone()).map_err(|error| halt(format!("can't be decoded: {error}")))?;
         let applied =
             clawhive_statemachine::apply(batch, index, &entry).map_err(|reason| halt(reason.to_string()))?;
-        let outcomes = Outcomes { outcomes: applied.outcomes }.encode_to_vec();
+        let first_index = applied.first_index.unwrap_or(0);
+        let outcomes = Outcomes { outcomes: applied.outcomes, first_index }.encode_to_vec();
         Ok((OutcomeBytes(outcomes.into()), applied.touched))
     }
 

@@ -22,6 +22,8 @@ pub const REQUEST_TTL_MS: u64 = 10 * 60 * 1000;
 pub struct Applied {
     /// One per command, in order.
     pub outcomes: Vec<Outcome>,
+    /// Of a repeat: where the outcomes are from.
+    pub first_index: Option<u64>,
     /// Where readers should look again.
     pub touched: Touched,
 }
@@ -73,8 +75,8 @@ pub fn apply_with(
     });
     let now = entry.time_ms.max(meta.last_time_ms);
 
-    if let Some(first) = remembered(store, &entry.request_id, now)? {
-        return Ok(Applied { outcomes: first, touched: Touched::NONE });
+    if let Some((first_index, outcomes)) = remembered(store, &entry.request_id, now)? {
+        return Ok(Applied { outcomes, first_index: Some(first_index), touched: Touched::NONE });
     }
 
     let mut work = Work::new(store, log_index, now, meta, limits.steps);
@@ -87,12 +89,12 @@ pub fn apply_with(
         };
         outcomes.push(Outcome { kind: Some(kind) });
     }
-    let outcomes = Outcomes { outcomes };
+    let outcomes = Outcomes { outcomes, first_index: 0 };
     if !entry.request_id.is_empty() {
         remember(&mut work, &entry.request_id, &outcomes);
     }
     let touched = work.finish(&entry.actor);
-    Ok(Applied { outcomes: outcomes.outcomes, touched })
+    Ok(Applied { outcomes: outcomes.outcomes, first_index: None, touched })
 }
 
 /// One command, and the part of the work it freed that fits into this entry.
@@ -122,6 +124,7 @@ fn dispatch(work: &mut Work<'_>, command: &Command) -> Step<Answer> {
         Some(Kind::PutKey(it)) => command::put_key::apply(work, it),
         Some(Kind::DeleteKey(it)) => command::delete_key::apply(work, it),
         Some(Kind::RaiseLevel(it)) => command::raise_level::apply(work, it),
+        Some(Kind::CheckpointLeases(it)) => command::checkpoint_leases::apply(work, it),
         Some(Kind::FireSchedule(it)) => command::fire_schedule::apply(work, it),
         Some(Kind::PlanSchedule(it)) => command::plan_schedule::apply(work, it),
         Some(Kind::SuspendSchedule(it)) => command::suspend_schedule::apply(work, it),
@@ -131,8 +134,8 @@ fn dispatch(work: &mut Work<'_>, command: &Command) -> Step<Answer> {
     }
 }
 
-/// The outcomes of the first time, when this request id was seen and has not outlived its time.
-fn remembered(store: &dyn Store, request_id: &[u8], now: u64) -> Result<Option<Vec<Outcome>>, Halt> {
+/// Log index and outcomes of the first time, when this request id was seen and has not outlived its time.
+fn remembered(store: &dyn Store, request_id: &[u8], now: u64) -> Result<Option<(u64, Vec<Outcome>)>, Halt> {
     if request_id.is_empty() {
         return Ok(None);
     }
@@ -144,7 +147,7 @@ fn remembered(store: &dyn Store, request_id: &[u8], now: u64) -> Result<Option<V
     }
     let outcomes =
         Outcomes::decode(request.outcomes).map_err(|_| row::damaged(Table::Requests, request_id))?;
-    Ok(Some(outcomes.outcomes))
+    Ok(Some((request.log_index, outcomes.outcomes)))
 }
 
 fn remember(work: &mut Work<'_>, request_id: &[u8], outcomes: &Outcomes) {

@@ -5,6 +5,7 @@ pub(crate) mod add_node;
 pub(crate) mod advance;
 pub(crate) mod assign_tasks;
 pub(crate) mod cancel_run;
+pub(crate) mod checkpoint_leases;
 pub(crate) mod collect;
 pub(crate) mod complete_task;
 pub(crate) mod delete_key;

@@ -5,7 +5,7 @@
 //! older level stores stays the same byte for byte until the level is raised.
 
 use clawhive_proto::command::Kind;
-use clawhive_proto::{Command, RejectionCode, Workflow};
+use clawhive_proto::{Command, Delivery, PutWorkflow, RejectionCode, Workflow};
 
 use crate::halt::{Step, rejected};
 use crate::{ReadStore, read};
@@ -24,6 +24,9 @@ pub fn needed(command: &Command) -> u32 {
         Some(Kind::PutWorkflow(put)) if put.workflow.as_ref().is_some_and(has_schedules) => 2,
         // Of a later version: this one cannot even carry it.
         None => LEVEL + 1,
+        Some(Kind::CheckpointLeases(_)) => 2,
+        Some(Kind::FailTask(fail)) if fail.never_started => 2,
+        Some(Kind::PutWorkflow(put)) if says_delivery(put) => 2,
         // Raising the level is the one thing that comes before the level is there.
         Some(
             Kind::RaiseLevel(_)
@@ -57,6 +60,12 @@ pub fn needed(command: &Command) -> u32 {
 /// Fields of a workflow that level 1 does not keep.
 fn has_schedules(workflow: &Workflow) -> bool {
     !workflow.schedules.is_empty() || workflow.overlap != 0
+}
+
+/// Whether a task says how often it may run.
+fn says_delivery(put: &PutWorkflow) -> bool {
+    let mut tasks = put.workflow.iter().flat_map(|workflow| &workflow.tasks);
+    tasks.any(|task| task.delivery != Delivery::AtLeastOnce as i32)
 }
 
 /// Refuses a command that the level does not allow. The leader asks before it appends; `apply` asks again.
@@ -120,6 +129,21 @@ mod tests {
         let halt = raise(&mut store, 7, LEVEL + 1).unwrap_err().to_string();
         assert!(halt.contains("log entry 7 raises the cluster to level 3; this version"), "{halt}");
         assert_eq!(current(&store), 1);
+    }
+
+    #[test]
+    fn old_commands_with_new_fields_need_the_new_level() {
+        let mut task = clawhive_proto::Task::default();
+        task.set_delivery(Delivery::StrictSingle);
+        let workflow = clawhive_proto::Workflow { tasks: alloc::vec![task], ..Default::default() };
+        let put = PutWorkflow { workflow: Some(workflow), hash: alloc::vec![1] };
+        let back = clawhive_proto::FailTask { never_started: true, ..Default::default() };
+        for kind in [Kind::PutWorkflow(put), Kind::FailTask(back), Kind::CheckpointLeases(Default::default())]
+        {
+            assert!(check(&Command { kind: Some(kind) }, 1).is_err());
+        }
+        let plain = Kind::FailTask(clawhive_proto::FailTask::default());
+        assert!(check(&Command { kind: Some(plain) }, 1).is_ok());
     }
 
     #[test]

@@ -6,8 +6,8 @@
 pub mod advance;
 pub mod assign;
 pub mod collect;
-pub mod expire;
 pub mod fire;
 pub mod handover;
+pub mod leases;
 pub mod schedule;
 mod slots;

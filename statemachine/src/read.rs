@@ -190,6 +190,11 @@ pub fn idempotency(view: &dyn ReadStore, namespace: &str, key: &str, now_ms: u64
         .filter(|row: &IdempotencyRow| row.expires_ms > now_ms)
 }
 
+/// Whether a write under this request id was applied and is still remembered.
+pub fn is_remembered(view: &dyn ReadStore, request_id: &[u8]) -> bool {
+    !request_id.is_empty() && view.get(Table::Requests, request_id).is_some()
+}
+
 /// How many tasks wait in the ready index, counted up to `limit`.
 pub fn ready_len(view: &dyn ReadStore, limit: usize) -> usize {
     let mut count = 0;

@@ -80,6 +80,8 @@ pub(crate) struct SlimTask {
     pub retries: Option<clawhive_proto::Retries>,
     #[prost(message, optional, tag = "9")]
     pub timeout: Option<clawhive_proto::Timeouts>,
+    #[prost(enumeration = "clawhive_proto::Delivery", tag = "11")]
+    pub delivery: i32,
 }
 
 impl SlimSpec {
@@ -107,6 +109,11 @@ impl SlimSpec {
     /// The retry policy.
     pub fn retries(&self) -> Option<&clawhive_proto::Retries> {
         self.task.as_ref().and_then(|task| task.retries.as_ref())
+    }
+
+    /// Whether a lost attempt must not run again.
+    pub fn at_most_once(&self) -> bool {
+        self.task.as_ref().is_some_and(|task| task.delivery() == clawhive_proto::Delivery::AtMostOnce)
     }
 
     /// Its upstreams.

@@ -1,6 +1,6 @@
 //! Random workflows. Owns the plain picture of a graph that oracles judge by, beside the definition that clients send.
 
-use clawhive_proto::{Backoff, OnFailure, Retries, Task, Timeouts, Workflow, task::Executor};
+use clawhive_proto::{Backoff, Delivery, OnFailure, Retries, Task, Timeouts, Workflow, task::Executor};
 
 use crate::rng::{Rng, splitmix};
 
@@ -15,6 +15,8 @@ pub struct Graph {
     pub doomed: Vec<bool>,
     /// Tasks whose template does not resolve.
     pub unresolvable: Vec<bool>,
+    /// Tasks that must never run twice; empty is none.
+    pub at_most_once: Vec<bool>,
     /// Tasks that may run at once; 0 is no limit.
     pub max_parallel: u32,
     /// What clients send.
@@ -61,6 +63,7 @@ impl Graph {
         if doomed_root {
             graph.doomed[0] = true;
         }
+        graph.at_most_once = (0..count).map(|_| rng.chance(60)).collect();
         graph.workflow = graph.definition(rng, name);
         let text = format!("{:?}", graph.workflow);
         let hash = text.bytes().fold(0, |hash, byte| splitmix(hash ^ u64::from(byte)));
@@ -94,6 +97,11 @@ impl Graph {
         graph
     }
 
+    /// Whether a task must never run twice.
+    pub fn is_at_most_once(&self, task: u32) -> bool {
+        self.at_most_once.get(task as usize).copied().unwrap_or(false)
+    }
+
     fn definition(&self, rng: &mut Rng, name: &str) -> Workflow {
         let mut workflow = Workflow {
             namespace: "default".to_owned(),
@@ -121,6 +129,10 @@ impl Graph {
                 retries: Some(retries),
                 timeout: Some(Timeouts { queue_ms, execution_ms: 0, grace_ms: 500 }),
                 templated: self.unresolvable[position] || rng.chance(100),
+                delivery: match self.at_most_once[position] {
+                    true => Delivery::AtMostOnce.into(),
+                    false => Delivery::AtLeastOnce.into(),
+                },
                 ..Task::default()
             });
         }

@@ -18,6 +18,7 @@ use super::world::{Event, Reply, World};
 pub enum Loop {
     Assign,
     Expire,
+    Checkpoint,
     Fire,
     Collect,
     Advance,
@@ -36,8 +37,8 @@ pub struct Beat {
 
 /// What a leader knows beside its view.
 pub struct Leader {
-    /// Since when it leads, on its own clock.
-    since_ms: u64,
+    /// Leases as it counts them, in virtual time: the monotonic clock of its machine.
+    leases: plan::leases::Leases,
     /// Since when it leads, in virtual time; names this stay.
     pub since: u64,
     /// The newest heartbeat of each claw.
@@ -67,7 +68,7 @@ impl World {
     /// A node comes to believe that it leads.
     pub fn starts_leading(&mut self, node: usize) {
         let leader = Leader {
-            since_ms: self.clock(node),
+            leases: plan::leases::Leases::default(),
             since: self.now,
             beats: BTreeMap::new(),
             pending: Vec::new(),
@@ -138,25 +139,26 @@ impl World {
     fn plans(&mut self, node: usize) -> Vec<(Loop, Vec<Kind>)> {
         let now_ms = self.clock(node);
         let limit = self.rng.between(1, 40) as usize;
+        let now = self.now;
+        let at = &mut self.nodes[node];
+        let Some(leader) = &mut at.leader else { return Vec::new() };
+        leader.leases.look(&at.replica.store, now);
         let at = &self.nodes[node];
         let Some(leader) = &at.leader else { return Vec::new() };
         let view = &at.replica.store;
-        let live = leader
-            .beats
-            .iter()
-            .filter(|(_, seen)| self.now.saturating_sub(**seen) < FRESH_MS)
-            .map(|(claw, _)| *claw)
-            .collect();
+        let live = leader.live(now);
         let mut plans = Vec::new();
         let grants =
             plan::assign::plan(view, &plan::assign::AssignInput { live: &live, leader: at.id, limit });
         if !grants.is_empty() {
             plans.push((Loop::Assign, self.resolve(grants)));
         }
-        let expired: Vec<_> =
-            plan::expire::plan(view, now_ms, leader.since_ms).into_iter().map(Kind::ExpireClaw).collect();
+        let expired: Vec<_> = leader.leases.expired(now).into_iter().map(Kind::ExpireClaw).collect();
         if !expired.is_empty() {
             plans.push((Loop::Expire, expired));
+        }
+        if let Some(left) = leader.leases.checkpoint(now) {
+            plans.push((Loop::Checkpoint, vec![Kind::CheckpointLeases(left)]));
         }
         if let Some(fire) = plan::fire::plan(view, now_ms, limit).command {
             plans.push((Loop::Fire, vec![Kind::FireTimers(fire)]));

@@ -68,7 +68,8 @@ impl Profile {
             clients_repeat: on(),
             ..Profile::default()
         };
-        // A third of the seeds keep time honest altogether: only there the law of one process is judged.
+        // A third of the seeds keep time honest altogether, and have claws that never stand still: only with those the law
+        // of one process is judged.
         if rng.chance(330) {
             profile.clocks_jump = false;
             profile.claws_pause = false;

@@ -43,7 +43,7 @@ impl Replica {
         let mut store = Following { store: &mut self.store, digest: &mut self.digest, changes };
         let applied = apply_with(&mut store, index, entry, Limits { steps })?;
         self.applied = index;
-        let encoded = Outcomes { outcomes: applied.outcomes.clone() }.encode_to_vec();
+        let encoded = Outcomes { outcomes: applied.outcomes.clone(), first_index: 0 }.encode_to_vec();
         Ok(Done { outcomes: applied.outcomes, outcomes_hash: digest(0, &encoded), touched: applied.touched })
     }
 

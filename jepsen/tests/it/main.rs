@@ -1,7 +1,9 @@
 //! The checker checked, and real clusters under faults.
 
 mod cases;
+mod leases;
 mod recorded;
+mod schedules;
 mod simulation;
 mod support;
 mod three_nodes;

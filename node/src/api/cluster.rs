@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clawhive_proto::{ClusterStatusResponse, NodeRole, NodeRow, NodeView, PeerStatus};
+use clawhive_raft::Peer;
 use clawhive_statemachine::ids::ClawId;
 use clawhive_statemachine::{ReadStore, names, read};
 use futures::future::join_all;
 
+use super::clocks::{self, Clocks};
 use crate::context::Context;
+use crate::env;
 use crate::identity::format_id;
 
 /// A peer that does not answer within this time is shown as down.
@@ -17,15 +20,27 @@ const PING: Duration = Duration::from_millis(500);
 pub(super) async fn nodes(ctx: &Context) -> ClusterStatusResponse {
     let status = ctx.status();
     let pings = status.members.iter().filter(|peer| peer.id != ctx.me.node);
-    let answers =
-        join_all(pings.map(|peer| async move { (peer.id, ctx.links.status(peer, PING).await.ok()) })).await;
-    let mut heard: BTreeMap<u64, PeerStatus> =
-        answers.into_iter().filter_map(|(id, answer)| Some((id, answer?))).collect();
-    heard.insert(ctx.me.node, ctx.peer_status());
+    let answers = join_all(pings.map(|peer| async move { (peer.id, ask(ctx, peer).await) })).await;
+    let mut clocks = BTreeMap::new();
+    let mut heard: BTreeMap<u64, PeerStatus> = BTreeMap::new();
+    let own = ctx.peer_status();
+    for (id, answer) in answers {
+        if let Some((answer, clock)) = answer {
+            clocks.insert(id, clock);
+            heard.insert(id, answer);
+        }
+    }
+    clocks.insert(ctx.me.node, Clocks::new(&own, own.wall_ms, own.wall_ms));
+    heard.insert(ctx.me.node, own);
     let view = ctx.replica.view();
     let rows = read::nodes(&view);
-    let shown = rows.into_iter().map(|(id, row)| node(&view, &status, &heard, id.0, row)).collect();
+    let mut shown: Vec<NodeView> =
+        rows.into_iter().map(|(id, row)| node(&view, &status, &heard, id.0, row)).collect();
+    for node in &mut shown {
+        node.skew_ms = clocks::skew_ms(&clocks, status.leader, node.id);
+    }
     let reachable = status.voters.iter().filter(|voter| heard.contains_key(voter)).count();
+    let scheduler = heard.values().any(|peer| Some(peer.node) == status.leader && peer.scheduler);
     let majority = reachable * 2 > status.voters.len();
     ClusterStatusResponse {
         cluster_id: format_id(&ctx.me.cluster_id),
@@ -37,8 +52,17 @@ pub(super) async fn nodes(ctx: &Context) -> ClusterStatusResponse {
         reachable: count(reachable),
         nodes: shown,
         node: ctx.me.node,
+        scheduler,
         level: clawhive_statemachine::level::current(&view),
     }
+}
+
+/// What a peer says of itself, and of its clocks as they compare with ours.
+async fn ask(ctx: &Context, peer: &Peer) -> Option<(PeerStatus, Clocks)> {
+    let sent_ms = env::wall_ms();
+    let answer = ctx.links.status(peer, PING).await.ok()?;
+    let clocks = Clocks::new(&answer, sent_ms, env::wall_ms());
+    Some((answer, clocks))
 }
 
 fn count(of: usize) -> u32 {
@@ -76,5 +100,6 @@ fn node(
         running: claw.used,
         labels: claw.labels,
         row: Some(row),
+        skew_ms: 0,
     }
 }

@@ -3,12 +3,14 @@
 //! Must not: take a business decision (that is `apply`), or keep state between calls.
 
 mod check;
+mod clocks;
 mod cluster;
 mod error;
 mod events;
 mod keys;
 mod logs;
 mod runs;
+mod schedules;
 mod submit;
 mod watch;
 
@@ -19,10 +21,11 @@ use std::time::Duration;
 use clawhive_proto::clawhive_server::{Clawhive, ClawhiveServer};
 use clawhive_proto::{
     CancelRunRequest, CancelRunResponse, ClusterStatusRequest, ClusterStatusResponse, EventView,
-    GetKeyRequest, GetKeyResponse, GetRunRequest, ListEventsRequest, ListNodesRequest, ListNodesResponse,
-    ListRunsRequest, ListRunsResponse, LogChunk, MAX_MESSAGE_BYTES, PutKeyRequest, PutKeyResponse,
-    PutWorkflowRequest, PutWorkflowResponse, ReadLogsRequest, RunView, SubmitRunRequest, SubmitRunResponse,
-    SubmitRunsRequest, SubmitRunsResponse, WatchRunRequest,
+    GetKeyRequest, GetKeyResponse, GetRunRequest, GetScheduleRequest, ListEventsRequest, ListNodesRequest,
+    ListNodesResponse, ListRunsRequest, ListRunsResponse, ListSchedulesRequest, ListSchedulesResponse,
+    LogChunk, MAX_MESSAGE_BYTES, PauseScheduleRequest, PutKeyRequest, PutKeyResponse, PutWorkflowRequest,
+    PutWorkflowResponse, ReadLogsRequest, RunView, ScheduleView, SubmitRunRequest, SubmitRunResponse,
+    SubmitRunsRequest, SubmitRunsResponse, TriggerScheduleRequest, WatchRunRequest,
 };
 use clawhive_raft::View;
 use futures::Stream;
@@ -107,6 +110,26 @@ impl Clawhive for Api {
 
     async fn read_logs(&self, request: Request<ReadLogsRequest>) -> Answer<Items<LogChunk>> {
         Ok(Response::new(logs::read(self.ctx.clone(), request.into_inner()).await?))
+    }
+
+    async fn list_schedules(&self, request: Request<ListSchedulesRequest>) -> Answer<ListSchedulesResponse> {
+        let timeout = check::deadline(request.metadata());
+        Ok(Response::new(schedules::list(&self.ctx, request.into_inner(), timeout).await?))
+    }
+
+    async fn get_schedule(&self, request: Request<GetScheduleRequest>) -> Answer<ScheduleView> {
+        let timeout = check::deadline(request.metadata());
+        Ok(Response::new(schedules::get(&self.ctx, request.into_inner(), timeout).await?))
+    }
+
+    async fn trigger_schedule(&self, request: Request<TriggerScheduleRequest>) -> Answer<SubmitRunResponse> {
+        let timeout = check::deadline(request.metadata());
+        Ok(Response::new(schedules::trigger(&self.ctx, request.into_inner(), timeout).await?))
+    }
+
+    async fn pause_schedule(&self, request: Request<PauseScheduleRequest>) -> Answer<ScheduleView> {
+        let timeout = check::deadline(request.metadata());
+        Ok(Response::new(schedules::pause(&self.ctx, request.into_inner(), timeout).await?))
     }
 
     async fn list_nodes(&self, _: Request<ListNodesRequest>) -> Answer<ListNodesResponse> {

@@ -92,7 +92,8 @@ pub(super) async fn cancel(
     check::reason(&request.reason)?;
     let view = ctx.replica.linearizable_view(timeout).await?;
     let row = read::run(&view, RunId(run)).ok_or_else(|| unknown(run))?;
-    if state::run_ended(row.state()) {
+    // A repeat gets the first answer, also when the run has ended since.
+    if state::run_ended(row.state()) && !read::is_remembered(&view, &request_id) {
         return Ok(CancelRunResponse { already_ended: true, state: row.state });
     }
     let cancel = CancelRun { run, reason: request.reason };

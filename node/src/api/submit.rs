@@ -182,7 +182,7 @@ async fn of_name(
     Ok(Plan { put: None, submit })
 }
 
-fn resolve(
+pub(super) fn resolve(
     ctx: &Context,
     workflow: &Workflow,
     given: &BTreeMap<String, String>,

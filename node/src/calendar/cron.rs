@@ -160,8 +160,7 @@ impl Cron {
 
     fn has_day(&self, date: &Date) -> bool {
         let day = self.day.has(date.day) || self.days.iter().any(|special| special.is(date));
-        let weekday =
-            self.weekday.has(date.weekday) || self.weekdays.iter().any(|special| special.is(date));
+        let weekday = self.weekday.has(date.weekday) || self.weekdays.iter().any(|special| special.is(date));
         if self.day.star || self.weekday.star { day && weekday } else { day || weekday }
     }
 }
@@ -178,15 +177,12 @@ impl Set {
 
 impl Field {
     /// Reads a field; `special` takes the items that only this field knows.
-    fn read(
-        &self,
-        text: &str,
-        mut special: impl FnMut(&str) -> Result<bool, String>,
-    ) -> Result<Set, String> {
+    fn read(&self, text: &str, mut special: impl FnMut(&str) -> Result<bool, String>) -> Result<Set, String> {
         let mut set = Set { bits: 0, star: text.starts_with('*') };
         for item in text.split(',') {
             if item == "?" {
-                return Err(self.wrong(item, "`?` is not supported yet; write `*` (weekdays are 0 to 7, Sunday is 0)"));
+                return Err(self
+                    .wrong(item, "`?` is not supported yet; write `*` (weekdays are 0 to 7, Sunday is 0)"));
             }
             if !special(item)? {
                 set.bits |= self.item(item)?;
@@ -236,9 +232,9 @@ impl Field {
             Some(position) => u8::try_from(position).ok().map(|position| position + self.low),
             None => number(text),
         };
-        value.filter(|value| (self.low..=self.high).contains(value)).ok_or_else(|| {
-            self.wrong(item, &format!("it takes {} to {}", self.low, self.high))
-        })
+        value
+            .filter(|value| (self.low..=self.high).contains(value))
+            .ok_or_else(|| self.wrong(item, &format!("it takes {} to {}", self.low, self.high)))
     }
 
     fn wrong(&self, item: &str, why: &str) -> String {
@@ -258,9 +254,8 @@ fn special_day(item: &str, days: &mut Vec<Day>) -> Result<bool, String> {
         "LW" => Day::LastWorkday,
         _ => {
             let before = upper.strip_prefix("L-").map(|text| number(text).filter(|before| *before <= 30));
-            let nearest = upper
-                .strip_suffix('W')
-                .map(|text| number(text).filter(|day| (1..=31).contains(day)));
+            let nearest =
+                upper.strip_suffix('W').map(|text| number(text).filter(|day| (1..=31).contains(day)));
             match (before, nearest) {
                 (Some(Some(before)), _) => Day::BeforeLast(before),
                 (_, Some(Some(day))) => Day::NearestWorkday(day),

@@ -6,7 +6,7 @@ use super::executor::{Exit, Running, Start};
 use super::lease::Lease;
 use super::logs::AttemptId;
 use super::runtime::Shared;
-use clawhive_proto::{CompleteTask, FailTask, Reason, StartTask, command};
+use clawhive_proto::{CompleteTask, Delivery, FailTask, Reason, StartTask, command};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -29,6 +29,8 @@ pub(super) enum Order {
 enum Cause {
     Timeout,
     Stop(Reason),
+    /// `strict_single`, and the lease was not confirmed in time.
+    Fenced,
     /// Not to be reported.
     Gone,
 }
@@ -58,7 +60,14 @@ impl Attempt {
         let Some(executor) = executor else {
             return Some(self.fail(Reason::StartError, None, "this claw cannot run this kind of task"));
         };
+        let delivery = work.task.delivery();
+        let lease = self.lease.clone();
+        tokio::select! {
+            () = lease.fresh(delivery) => {}
+            _ = self.order.wait_for(|order| *order != Order::Run) => {}
+        }
         let start = self.start(&work);
+        let not_after = start.not_after;
         let order = *self.order.borrow();
         let running = match order {
             Order::Run => executor.start(start).await,
@@ -68,6 +77,7 @@ impl Attempt {
         let running = match running {
             Ok(running) => running,
             Err(_) if !self.lease.holds() => return None,
+            Err(_) if Instant::now() >= not_after => return Some(never_started(&self.assignment)),
             Err(error) => return Some(self.fail(Reason::StartError, None, &error.0)),
         };
         let Assignment { run, task, attempt, fence, .. } = self.assignment;
@@ -85,13 +95,16 @@ impl Attempt {
         });
         let deadline_ms = execution.into_iter().chain(work.run_deadline_ms).min();
         let log = self.shared.logs.writer(id);
-        Start { id, fence, work: work.clone(), deadline_ms, not_after: self.lease.deadline(), log }
+        let not_after = self.lease.start_until(work.task.delivery());
+        Start { id, fence, work: work.clone(), deadline_ms, not_after, log }
     }
 
     async fn see_to_end(&mut self, mut running: Box<dyn Running>, work: &Work) -> Option<command::Kind> {
         let (limit, grace) = timeouts(work);
         let started = Instant::now();
         let timeout = limit.and_then(|limit| started.checked_add(limit));
+        let delivery = work.task.delivery();
+        let lease = self.lease.clone();
         let mut cause = None;
         // What was ordered before the start is seen as well.
         self.order.mark_changed();
@@ -102,17 +115,31 @@ impl Attempt {
                     let order = *self.order.borrow_and_update();
                     self.carry_out(order, &mut *running, grace, &mut cause);
                 }
+                // The others end with the claw's session.
+                () = lease.over(delivery), if delivery == Delivery::StrictSingle && cause.is_none() => {
+                    cause = Some(Cause::Fenced);
+                    running.stop(Duration::ZERO);
+                }
                 () = at(timeout), if cause.is_none() => {
                     cause = Some(Cause::Timeout);
                     running.stop(grace);
                 }
             }
         };
+        // What is killed does not end with a code: it had ended by itself before, and that is worth a report, late as it
+        // may be. The cluster refuses it when the attempt was replaced meanwhile.
+        let killed = *self.order.borrow() == Order::Kill;
+        if killed && cause == Some(Cause::Gone) && matches!(exit, Exit::Code(_)) {
+            cause = None;
+        }
         let success = cause.is_none() && exit == Exit::Code(0);
         let written = running.finish(success).await;
         match cause {
             Some(Cause::Gone) => None,
             Some(Cause::Stop(reason)) => Some(self.fail(reason, Some(exit), "stopped")),
+            Some(Cause::Fenced) => {
+                Some(self.fail(Reason::Cancelled, Some(exit), "killed: its lease was not confirmed in time"))
+            }
             Some(Cause::Timeout) => {
                 let limit = limit.unwrap_or_default();
                 Some(self.fail(Reason::Timeout, Some(exit), &format!("not ended within {limit:?}")))
@@ -196,6 +223,24 @@ pub(super) fn failed(
         exit_code,
         signal,
         message,
+        never_started: false,
+    })
+}
+
+/// Gives an attempt back of which nothing was started.
+pub(super) fn never_started(assignment: &Assignment) -> command::Kind {
+    let Assignment { run, task, attempt, fence, .. } = *assignment;
+    let (reason, message) = (Reason::Cancelled.into(), "given back before it was started".to_owned());
+    let never_started = true;
+    command::Kind::FailTask(FailTask {
+        run,
+        task,
+        attempt,
+        fence,
+        reason,
+        message,
+        never_started,
+        ..FailTask::default()
     })
 }
 

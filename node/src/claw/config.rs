@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// How much nicer than the node tasks are unless set: about a tenth of its weight each.
+pub const TASK_NICE: u8 = 10;
+
 /// Settings of one claw.
 #[derive(Clone, Debug)]
 pub struct ClawConfig {
@@ -27,6 +30,8 @@ pub struct ClawConfig {
     pub base_env: BaseEnv,
     /// Longest grace that a stop of the whole claw gives to an attempt, whatever its task says.
     pub stop_grace: Duration,
+    /// How much nicer than the node its tasks are, 0 to 19: under load the node comes first.
+    pub task_nice: u8,
     /// A program that, started with [`GUARD_ARGUMENT`](super::GUARD_ARGUMENT) and a directory, calls
     /// [`guard`](super::guard): it ends the processes of this node should the node die without a word. Absent: they run
     /// on until this node starts again.
@@ -47,6 +52,7 @@ impl ClawConfig {
             host: host_name(),
             base_env: BaseEnv::of_process(),
             stop_grace: Duration::from_secs(5),
+            task_nice: TASK_NICE,
             guard: None,
         }
     }

@@ -68,6 +68,10 @@ pub trait Executor: Send + Sync {
     /// Ends what an earlier process of this node left behind. Blocking; called once, before anything is started.
     fn clean_up(&self) -> std::io::Result<()>;
 
+    /// Whatever runs must be gone at this moment, unless a later one is told before: for a watcher that works also while
+    /// this process stands still. The caller itself stops attempts earlier.
+    fn keep_until(&self, _until: Instant) {}
+
     /// Starts an attempt.
     async fn start(&self, start: Start) -> Result<Box<dyn Running>, StartError>;
 }

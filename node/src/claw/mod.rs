@@ -14,7 +14,7 @@ mod reporter;
 mod runtime;
 mod session;
 
-pub use config::ClawConfig;
+pub use config::{ClawConfig, TASK_NICE};
 pub use deps::{Assignment, BeatError, BeatReply, ClawDeps, ReportError, Work};
 pub use logs::{AttemptId, LogError, LogPiece, LogQuery, LogReader, LogStore};
 pub use process::{GUARD_ARGUMENT, guard};

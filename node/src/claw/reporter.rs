@@ -102,18 +102,21 @@ impl Reporter {
 
 async fn send(deps: Arc<dyn ClawDeps>, lease: Arc<Lease>, batch: Arc<Vec<Command>>) -> Vec<Command> {
     let mut pause = Duration::from_millis(20);
-    while lease.holds() {
+    // Also after the lease, once: the token says whether the report still counts.
+    loop {
         match deps.report(batch.to_vec()).await {
             Ok(outcomes) => return batch.iter().zip(outcomes).filter_map(|(c, o)| settle(c, o)).collect(),
-            Err(error) => {
+            Err(error) if lease.holds() => {
                 tracing::warn!(%error, commands = batch.len(), "a report has no answer yet, it is sent again");
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_millis(500));
             }
+            Err(error) => {
+                tracing::warn!(%error, commands = batch.len(), "a report after the lease has no answer, it is dropped");
+                return Vec::new();
+            }
         }
     }
-    tracing::warn!(commands = batch.len(), "the lease ended before a report was answered, it is dropped");
-    Vec::new()
 }
 
 /// Looks at one answer; gives what is to be reported instead of a command that cannot be taken as it is.
@@ -127,7 +130,7 @@ fn settle(command: &Command, outcome: Outcome) -> Option<Command> {
             None
         }
         (_, RejectionCode::StaleFence | RejectionCode::NotFound | RejectionCode::WrongState) => {
-            tracing::info!(?command, code = code.as_str_name(), message, "a late report was refused");
+            tracing::warn!(?command, code = code.as_str_name(), message, "a late report was refused");
             None
         }
         // Whatever is wrong with the outputs, the attempt has ended and must not stay open.
@@ -141,6 +144,7 @@ fn settle(command: &Command, outcome: Outcome) -> Option<Command> {
                 exit_code: Some(0),
                 signal: None,
                 message: super::attempt::short(&format!("the result was refused: {message}")),
+                never_started: false,
             })),
         }),
         _ => {

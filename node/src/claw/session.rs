@@ -1,12 +1,12 @@
 //! One registered incarnation: reconciles what runs with what is assigned, reports what ended, and ends everything when
 //! the lease is lost. Each (run, task, attempt, fence) is started at most once.
 
-use super::attempt::{Attempt, Order, failed};
-use super::deps::Assignment;
+use super::attempt::{Attempt, Order, failed, never_started};
+use super::deps::{Assignment, Work};
 use super::lease::{self, Lease};
 use super::reporter::Reporter;
 use super::runtime::Shared;
-use clawhive_proto::{Reason, RegisterClaw, command};
+use clawhive_proto::{Delivery, Reason, RegisterClaw, command};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +28,9 @@ const KILL_WAIT: Duration = Duration::from_secs(30);
 
 /// How long the last reports of a draining claw may take.
 const LAST_REPORTS: Duration = Duration::from_secs(5);
+
+/// How long the reports of what had ended by itself may hold up a claw that lost its lease.
+const LATE_REPORTS: Duration = Duration::from_secs(2);
 
 type Key = (u64, u32, u32, u64);
 
@@ -84,9 +87,12 @@ pub(super) async fn run(shared: Arc<Shared>) -> End {
         leaves_work: false,
     };
     let mut beats = JoinSet::new();
-    beats.spawn(lease::beat(shared.deps.clone(), incarnation, lease));
+    beats.spawn(lease::beat(shared.deps.clone(), incarnation, lease.clone()));
+    let mut guards = JoinSet::new();
+    guards.spawn(lease.tell_guards(shared.executors.clone()));
     let end = session.work(starts, beats).await;
     session.end_all(Order::Kill).await;
+    session.report_late().await;
     if end == End::Drained && session.leaves_work {
         give_back(&shared).await;
     }
@@ -220,7 +226,7 @@ impl Session {
 
     fn start(&mut self, assignment: &Assignment) {
         if self.draining {
-            self.leaves_work = true;
+            self.leave(assignment);
             return;
         }
         // The cluster never grants more than there are slots. Should it ever, the rest waits for one that ends.
@@ -238,6 +244,19 @@ impl Session {
         let id = self.attempts.spawn(attempt.run()).id();
         self.keys.insert(id, key(assignment));
         self.known.insert(key(assignment), Known::Running(order, assignment.clone()));
+    }
+
+    /// Leaves what a draining claw was still given. It goes back as lost when the claw ends; a task that must not run twice
+    /// needs to hear now that this attempt never began.
+    fn leave(&mut self, assignment: &Assignment) {
+        let once = |work: &Work| work.task.delivery() == Delivery::AtMostOnce;
+        match self.shared.deps.work(assignment) {
+            Ok(Some(work)) if once(&work) => {
+                self.known.insert(key(assignment), Known::Ended);
+                self.reporter.push(never_started(assignment));
+            }
+            _ => self.leaves_work = true,
+        }
     }
 
     fn ended(
@@ -287,13 +306,33 @@ impl Session {
         let limit = Instant::now() + KILL_WAIT;
         while !self.attempts.is_empty() {
             tokio::select! {
-                _ = self.attempts.join_next() => {}
+                Some(ended) = self.attempts.join_next() => {
+                    // One that broke off has nothing to tell.
+                    if let Ok(Some(report)) = ended {
+                        self.reporter.push(report);
+                    }
+                }
                 () = sleep_until(limit) => {
                     tracing::error!(attempts = self.attempts.len(), "killed processes are not gone, going on without them");
                     self.attempts.abort_all();
                     return;
                 }
             }
+        }
+    }
+
+    /// What had ended before everything was killed: said once, under the token that it had. The cluster takes it while
+    /// nobody else was given the attempt, and refuses it after.
+    async fn report_late(&mut self) {
+        let reporter = &mut self.reporter;
+        let all = async {
+            while !reporter.idle() {
+                reporter.flush();
+                reporter.answered().await;
+            }
+        };
+        if timeout(LATE_REPORTS, all).await.is_err() {
+            tracing::warn!("late reports are not answered, they are dropped");
         }
     }
 

@@ -1,5 +1,7 @@
 //! The raw arguments, as clap reads them, with their help. What they mean is for each verb to check.
 
+mod schedule;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,6 +11,7 @@ use clawhive_proto::RunState;
 
 use super::ids::Run;
 use super::output::Format;
+pub(super) use schedule::{ApplyArgs, NextArgs, ScheduleVerb};
 
 /// Runs workflow graphs: alone, or as peers that survive the loss of any one.
 #[derive(Debug, Parser)]
@@ -68,6 +71,7 @@ pub(super) enum Verb {
     Dev(DevArgs),
     Server(ServerArgs),
     Validate(ValidateArgs),
+    Apply(ApplyArgs),
     Submit(SubmitArgs),
     Wait(WaitArgs),
     Ls(LsArgs),
@@ -75,6 +79,11 @@ pub(super) enum Verb {
     Logs(LogsArgs),
     Events(EventsArgs),
     Cancel(CancelArgs),
+    /// Look at schedules, pause, resume, trigger them
+    Schedule {
+        #[command(subcommand)]
+        verb: ScheduleVerb,
+    },
     /// Look at the nodes of a cluster
     Node {
         #[command(subcommand)]

@@ -25,7 +25,7 @@ enum Raw {
 type Setter = fn(&mut Partial, Raw) -> Result<(), String>;
 
 /// Every setting by name.
-const SETTINGS: [(&str, Setter); 19] = [
+const SETTINGS: [(&str, Setter); 20] = [
     ("data", |to, raw| set(&mut to.data, text(raw).map(Into::into))),
     ("listen", |to, raw| set(&mut to.listen, address(raw))),
     ("peer_listen", |to, raw| set(&mut to.peer_listen, address(raw))),
@@ -36,6 +36,7 @@ const SETTINGS: [(&str, Setter); 19] = [
     ("role", |to, raw| set(&mut to.role, text(raw).and_then(|text| Role::parse(&text)))),
     ("labels", |to, raw| set(&mut to.labels, map(raw))),
     ("slots", |to, raw| set(&mut to.slots, number(raw))),
+    ("task_nice", |to, raw| set(&mut to.task_nice, number(raw))),
     ("lease", |to, raw| set(&mut to.lease, duration(raw))),
     ("heartbeat", |to, raw| set(&mut to.heartbeat, duration(raw))),
     ("election_min", |to, raw| set(&mut to.election_min, duration(raw))),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clawhive_statemachine::level::LEVEL;
 
 use super::{ConfigError, Partial};
+use crate::claw::TASK_NICE;
 
 /// What is logged unless said otherwise: our own news, and of libraries only what has failed.
 const OUR_LOGS: &str = "error,clawhive=info,clawhive_node=info,clawhive_raft=info";
@@ -92,6 +93,8 @@ pub struct Settings {
     pub labels: BTreeMap<String, String>,
     /// Slots of the claw.
     pub slots: u32,
+    /// How much nicer than the node its tasks are.
+    pub task_nice: u8,
     /// Lease of the claw.
     pub lease: Duration,
     /// Between leader and followers.
@@ -140,6 +143,7 @@ impl Settings {
             role: partial.role.unwrap_or_default(),
             labels: partial.labels.unwrap_or_default(),
             slots: partial.slots.unwrap_or_else(default_slots),
+            task_nice: u8::try_from(partial.task_nice.unwrap_or(u32::from(TASK_NICE))).unwrap_or(u8::MAX),
             lease: partial.lease.unwrap_or(Duration::from_secs(5)),
             heartbeat: partial.heartbeat.unwrap_or(Duration::from_millis(50)),
             election_min: partial.election_min.unwrap_or(Duration::from_millis(150)),
@@ -164,6 +168,9 @@ impl Settings {
         }
         if self.slots > MAX_SLOTS {
             return fault("slots", format!("is {}; at most {MAX_SLOTS} are allowed", self.slots));
+        }
+        if self.task_nice > 19 {
+            return fault("task_nice", "is more than 19, which is as nice as a process can be".to_owned());
         }
         if self.lease < Duration::from_millis(500) {
             return fault("lease", format!("is {:?}; at least 500ms are needed", self.lease));

@@ -1,10 +1,12 @@
 //! The canonical form as a file: every default filled in, and read back as the same definition.
 
-use clawhive_proto::{Backoff, OnFailure, Overlap, Param, Retries, Task, Timeouts, Workflow, task::Executor};
+use clawhive_proto::{
+    Backoff, Delivery, OnFailure, Overlap, Param, Retries, Task, Timeouts, Workflow, task::Executor,
+};
 use serde_json::{Map, Value, json};
 
 use super::params::type_word;
-use super::policy::BACKOFFS;
+use super::policy::{BACKOFFS, DELIVERIES};
 use super::schedule;
 use super::values::duration_text;
 use super::workflow::ON_FAILURE;
@@ -72,7 +74,13 @@ fn task(task: &Task, tasks: &[Task]) -> Value {
     put("outputs", outputs.collect());
     put("retries", retries(&task.retries.unwrap_or_default()));
     put("timeout", timeouts(&task.timeout.unwrap_or_default()));
+    put("delivery", json!(delivery(task.delivery())));
     Value::Object(out)
+}
+
+/// The word of the file format.
+fn delivery(value: Delivery) -> &'static str {
+    DELIVERIES.iter().find(|(_, known)| *known == value).map_or("at_least_once", |(word, _)| word)
 }
 
 fn retries(retries: &Retries) -> Value {

@@ -50,8 +50,10 @@ impl Level {
                 "defaults",
                 "tasks",
             ],
-            Level::Defaults => &["retries", "timeout"],
-            Level::Task => &["title", "needs", "run", "process", "env", "outputs", "retries", "timeout"],
+            Level::Defaults => &["retries", "timeout", "delivery"],
+            Level::Task => {
+                &["title", "needs", "run", "process", "env", "outputs", "retries", "timeout", "delivery"]
+            }
             Level::Process => &["command", "working_dir"],
             Level::Retries => &["max_attempts", "delay", "backoff", "max_delay", "jitter"],
             Level::Timeout => &["execution", "queue", "grace"],
@@ -64,8 +66,8 @@ impl Level {
     /// The keys of the format that this version does not understand yet.
     pub fn later(self) -> &'static [&'static str] {
         match self {
-            Level::Workflow => &["hooks", "pools", "targets", "delivery", "missed"],
-            Level::Defaults => &["resources", "pools", "on", "env", "delivery"],
+            Level::Workflow => &["hooks", "pools", "targets", "missed"],
+            Level::Defaults => &["resources", "pools", "on", "env"],
             Level::Task => &[
                 "docker",
                 "http",
@@ -80,7 +82,6 @@ impl Level {
                 "on",
                 "target",
                 "idempotency_key",
-                "delivery",
                 "hooks",
             ],
             Level::Process => &["user"],

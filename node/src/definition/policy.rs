@@ -1,6 +1,6 @@
 //! Retries and timeouts: short and long forms, and how `defaults` and a task's own words merge.
 
-use clawhive_proto::{Backoff, Retries, Timeouts};
+use clawhive_proto::{Backoff, Delivery, Retries, Timeouts};
 
 use super::keys::{self, Level};
 use super::report::{Path, Report};
@@ -16,6 +16,12 @@ const MAX_ATTEMPTS: u32 = 1000;
 
 pub(crate) const BACKOFFS: [(&str, Backoff); 3] =
     [("exponential", Backoff::Exponential), ("fixed", Backoff::Fixed), ("linear", Backoff::Linear)];
+
+pub(crate) const DELIVERIES: [(&str, Delivery); 3] = [
+    ("at_least_once", Delivery::AtLeastOnce),
+    ("at_most_once", Delivery::AtMostOnce),
+    ("strict_single", Delivery::StrictSingle),
+];
 
 /// What was written about retries in one place; `None` is "not said".
 #[derive(Clone, Copy, Debug, Default)]
@@ -115,6 +121,31 @@ pub(crate) fn merge_retries(
     }
     check_delays(report, retries.delay_ms, retries.max_delay_ms, span, path);
     retries
+}
+
+/// How often a task may run: its own word over that of `defaults`. A task that must not run twice has no retries.
+pub(crate) fn delivery(
+    report: &mut Report<'_>,
+    own: Option<(Option<Delivery>, Span)>,
+    defaults: Option<Delivery>,
+    retries: Retries,
+    place: (Span, &Path<'_>),
+) -> Delivery {
+    // A word that is not known was reported already.
+    if matches!(own, Some((None, _))) {
+        return Delivery::AtLeastOnce;
+    }
+    let delivery = own.and_then(|(delivery, _)| delivery).or(defaults).unwrap_or(Delivery::AtLeastOnce);
+    if delivery == Delivery::AtMostOnce && retries.max_attempts > 1 {
+        let span = own.map_or(place.0, |(_, span)| span);
+        let message = format!(
+            "`delivery: at_most_once` never runs a task again, and its `retries` ask for {} attempts",
+            retries.max_attempts
+        );
+        let help = "write `retries: 0` for this task, or another delivery";
+        report.error("delivery-retries", span, place.1, message, help);
+    }
+    delivery
 }
 
 /// The same check for `defaults`, once, so that not every task repeats it.

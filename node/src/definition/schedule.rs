@@ -59,7 +59,8 @@ pub(crate) fn schedules(report: &mut Report<'_>, entry: &Entry<'_>, path: &Path<
         let Some(schedule) = one(report, item, &here) else { continue };
         let bad_name = matches!(&item.value, Value::Map(map) if map.get("name").is_some());
         if schedule.name.is_empty() && !bad_name {
-            let help = "one of several schedules is told from the others by its name: `{name: nightly, cron: ..}`";
+            let help =
+                "one of several schedules is told from the others by its name: `{name: nightly, cron: ..}`";
             report.error("missing-key", item.span, &here, "this schedule has no `name`", help);
         } else if let Some(first) = seen.get(&schedule.name) {
             let message = format!("another schedule is named `{}`, in line {first}", schedule.name);
@@ -117,7 +118,13 @@ fn read_cron(
     let here = path.key("cron");
     if matches!(entry.value.value, Value::List(_)) {
         let help = "write a list of schedules, each with a name";
-        report.error("not-supported", entry.value.span, &here, "a list of expressions is not supported yet", help);
+        report.error(
+            "not-supported",
+            entry.value.span,
+            &here,
+            "a list of expressions is not supported yet",
+            help,
+        );
         return;
     }
     let Some(expression) = text(report, &entry.value, &here) else { return };
@@ -141,7 +148,13 @@ fn read_every(
 ) {
     if let Some(zone) = map.get("timezone") {
         let message = "an interval knows no time zone";
-        report.error("conflict", zone.key_span, &path.key("timezone"), message, "`timezone` belongs to `cron`");
+        report.error(
+            "conflict",
+            zone.key_span,
+            &path.key("timezone"),
+            message,
+            "`timezone` belongs to `cron`",
+        );
     }
     let here = path.key("every");
     let Some(ms) = duration(report, &entry.value, &here) else { return };
@@ -186,12 +199,7 @@ fn policy(report: &mut Report<'_>, node: &Node<'_>, path: &Path<'_>) -> MissedPo
 }
 
 /// A scheduled run has nobody who could give a parameter its value.
-pub(crate) fn check_params(
-    report: &mut Report<'_>,
-    map: &Map<'_>,
-    params: &[Param],
-    path: &Path<'_>,
-) {
+pub(crate) fn check_params(report: &mut Report<'_>, map: &Map<'_>, params: &[Param], path: &Path<'_>) {
     let (Some(entry), Some(declared)) = (map.get("schedule"), map.get("params")) else { return };
     let places = match &declared.value.value {
         Value::Map(places) => places,
@@ -199,7 +207,8 @@ pub(crate) fn check_params(
     };
     for param in params.iter().filter(|param| param.default_json.is_none()) {
         let span = places.get(&param.name).map_or(entry.key_span, |place| place.key_span);
-        let message = format!("the parameter `{}` has no default, and the workflow has a schedule", param.name);
+        let message =
+            format!("the parameter `{}` has no default, and the workflow has a schedule", param.name);
         let help = "a scheduled run has nobody who could give it a value; write a default";
         report.error("missing-default", span, &path.key(&param.name), message, help);
     }

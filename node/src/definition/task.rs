@@ -1,6 +1,6 @@
 //! One task: its executor, environment, outputs, policies, and the raw needs that the graph resolves later.
 
-use clawhive_proto::{Process, Task, task::Executor};
+use clawhive_proto::{Delivery, Process, Task, task::Executor};
 
 use super::keys::{self, LATER_EXECUTORS, Level};
 use super::params::{env, no_nul, outputs};
@@ -8,7 +8,7 @@ use super::policy::{self, RetriesPart, TimeoutPart};
 use super::report::{Path, Report};
 use super::source::Span;
 use super::tree::{Entry, Map, Node, Value};
-use super::values::{TASK_NAME, name, prose, shortened, text};
+use super::values::{TASK_NAME, choice, name, prose, shortened, text};
 use crate::template;
 
 /// A task whose needs are still names.
@@ -41,6 +41,7 @@ pub(crate) struct Templated<'n> {
 pub(crate) struct Defaults {
     pub retries: RetriesPart,
     pub timeout: TimeoutPart,
+    pub delivery: Option<Delivery>,
 }
 
 /// Reads one entry of `tasks`.
@@ -89,6 +90,13 @@ pub(crate) fn read<'n, 's>(
         .map(|entry| policy::timeout(report, &entry.value, &path.key("timeout")))
         .unwrap_or_default();
     task.timeout = Some(policy::merge_timeouts(defaults.timeout, own_timeout));
+    let here = path.key("delivery");
+    let own = map
+        .get("delivery")
+        .map(|entry| (choice(report, &entry.value, &here, &policy::DELIVERIES), entry.key_span));
+    let retries = task.retries.unwrap_or_default();
+    let delivery = policy::delivery(report, own, defaults.delivery, retries, (entry.key_span, &here));
+    task.set_delivery(delivery);
     task.templated = !draft.templates.is_empty();
     draft
 }

@@ -118,6 +118,9 @@ fn read_defaults(report: &mut Report<'_>, map: &Map<'_>) -> Defaults {
     if let Some(entry) = map.get("timeout") {
         defaults.timeout = policy::timeout(report, &entry.value, &path.key("timeout"));
     }
+    if let Some(entry) = map.get("delivery") {
+        defaults.delivery = choice(report, &entry.value, &path.key("delivery"), &policy::DELIVERIES);
+    }
     defaults
 }
 

@@ -36,6 +36,8 @@ pub(crate) struct Beats {
 #[derive(Debug, Default)]
 struct State {
     heard: BTreeMap<u64, Heard>,
+    /// Whose clock was found to be off, and when that was last said.
+    skewed: BTreeMap<u64, Duration>,
     waiting: Vec<(ClawBeat, oneshot::Sender<ClawBeatReply>)>,
 }
 
@@ -44,6 +46,29 @@ struct Heard {
     incarnation: Vec<u8>,
     draining: bool,
     at: Duration,
+}
+
+/// Clocks that are further apart are worth a warning: times in events and schedules follow whoever leads.
+const SKEW_MS: u64 = 1_000;
+
+/// A clock that stays off is mentioned again after this time.
+const SKEW_AGAIN: Duration = Duration::from_secs(600);
+
+impl State {
+    /// Compares the wall clock in a beat with the leader's clock. The time that the beat was on its way does not matter here.
+    fn compare(&mut self, beat: &ClawBeat, clock_ms: u64, now: Duration) {
+        if beat.wall_ms == 0 || beat.wall_ms.abs_diff(clock_ms) < SKEW_MS {
+            self.skewed.remove(&beat.claw);
+            return;
+        }
+        if self.skewed.get(&beat.claw).is_some_and(|said| now.saturating_sub(*said) < SKEW_AGAIN) {
+            return;
+        }
+        self.skewed.insert(beat.claw, now);
+        let (node, off_ms) = (beat.claw, beat.wall_ms.abs_diff(clock_ms));
+        let direction = if beat.wall_ms > clock_ms { "ahead of" } else { "behind" };
+        tracing::warn!(node, off_ms, "the clock of node {node} is {off_ms} ms {direction} the leader's");
+    }
 }
 
 impl Default for Beats {
@@ -95,6 +120,7 @@ impl Beats {
         let now = ctx.clock.monotonic();
         let is_new = {
             let mut state = self.lock();
+            state.compare(&beat, ctx.clock.now_ms(), now);
             let heard = Heard { incarnation: beat.incarnation.clone(), draining: beat.draining, at: now };
             let before = state.heard.insert(beat.claw, heard);
             state.waiting.push((beat.clone(), answer));

@@ -8,16 +8,18 @@ mod backlog;
 mod beats;
 mod collector;
 pub(crate) mod handover;
+pub(crate) mod health;
 mod level;
 mod members;
 mod pace;
 mod reaper;
 mod resolve;
 mod scheduler;
+mod schedules;
 mod timers;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use clawhive_raft::ProposeError;
 use tokio::sync::watch;
@@ -25,24 +27,15 @@ use tokio::task::JoinSet;
 
 use crate::context::Context;
 pub(crate) use beats::Beats;
+pub(crate) use health::Health;
 
-/// Whether the loops of a leader run. Part of readiness: a leader without a scheduler is not one.
-#[derive(Debug, Default)]
-pub(crate) struct Health(AtomicBool);
-
-impl Health {
-    /// True while this node leads and every loop of it runs.
-    pub(crate) fn loops_run(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
+/// How often the loops are looked at: one that hangs is started again with all others.
+const WATCH: Duration = Duration::from_secs(5);
 
 /// One term of this node as the leader, as its loops see it.
 #[derive(Clone)]
 pub(crate) struct Leadership {
     ctx: Arc<Context>,
-    /// When it began: no lease is taken to have ended earlier than a whole lease after it.
-    since_ms: u64,
 }
 
 /// Why a loop ended: this node leads no more, or stops.
@@ -84,10 +77,11 @@ pub(crate) async fn run(ctx: Arc<Context>) {
             return;
         };
         tracing::info!(node = ctx.me.node, term = began, "leads");
-        let leadership = Leadership { ctx: ctx.clone(), since_ms: ctx.clock.now_ms() };
+        let leadership = Leadership { ctx: ctx.clone() };
         ctx.beats.forget();
         let mut loops = JoinSet::new();
         loops.spawn(scheduler::run(leadership.clone()));
+        loops.spawn(schedules::run(leadership.clone()));
         loops.spawn(timers::run(leadership.clone()));
         loops.spawn(reaper::run(leadership.clone()));
         loops.spawn(collector::run(leadership.clone()));
@@ -95,10 +89,13 @@ pub(crate) async fn run(ctx: Arc<Context>) {
         loops.spawn(members::run(leadership.clone()));
         loops.spawn(level::run(leadership.clone()));
         loops.spawn(beats::run(leadership));
-        ctx.health.0.store(true, Ordering::Relaxed);
+        ctx.health.set(true, ctx.clock.monotonic());
         tokio::select! {
             ended = status.wait_for(|status| !status.is_leader || status.term != began) => {
                 tracing::info!(node = ctx.me.node, term = began, stopping = ended.is_err(), "leads no more");
+            }
+            () = hang(&ctx) => {
+                tracing::error!(node = ctx.me.node, "the loop that fires schedules hangs; all loops are started again");
             }
             Some(ended) = loops.join_next() => {
                 match ended {
@@ -107,9 +104,16 @@ pub(crate) async fn run(ctx: Arc<Context>) {
                 }
             }
         }
-        ctx.health.0.store(false, Ordering::Relaxed);
+        ctx.health.set(false, ctx.clock.monotonic());
         loops.shutdown().await;
         ctx.beats.forget();
         pace::breathe().await;
+    }
+}
+
+/// Returns when the loop that fires schedules has not looked up for too long.
+async fn hang(ctx: &Context) {
+    while !ctx.health.hangs(ctx.clock.monotonic()) {
+        tokio::time::sleep(WATCH).await;
     }
 }

@@ -2,8 +2,8 @@
 
 use clawhive_proto::Command;
 use clawhive_proto::command::Kind;
-use clawhive_statemachine::Touched;
 use clawhive_statemachine::plan::fire;
+use clawhive_statemachine::{Touched, read};
 
 use super::{Leadership, Over, over, pace};
 
@@ -15,8 +15,12 @@ pub(super) async fn run(leadership: Leadership) -> Over {
     let mut feed = ctx.replica.feed();
     loop {
         feed.look();
+        let view = ctx.replica.view();
+        // An earlier leader's clock may have been ahead: the log's time does not stand still for that.
+        ctx.clock.not_before(read::meta(&view).last_time_ms);
         let now_ms = ctx.clock.now_ms();
-        let plan = fire::plan(&ctx.replica.view(), now_ms, BATCH);
+        let plan = fire::plan(&view, now_ms, BATCH);
+        drop(view);
         if let Some(command) = plan.command {
             match ctx
                 .propose_leading(vec![Command { kind: Some(Kind::FireTimers(command)) }])

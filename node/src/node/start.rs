@@ -124,6 +124,7 @@ fn claw_config(settings: &Settings, ctx: &Context, own: &AddNode) -> ClawConfig 
     // A node that runs nothing has nothing to guard.
     config.guard = settings.guard.clone().filter(|_| settings.slots > 0);
     config.lease = settings.lease;
+    config.task_nice = settings.task_nice;
     config.labels = settings.labels.clone();
     config.server_addr = own.listen.clone();
     config.version = VERSION.to_owned();

@@ -83,6 +83,23 @@ fn everything_that_was_written_arrives() {
 }
 
 #[test]
+fn delivery_is_said_per_task_or_for_all() {
+    let of = |text: &str| parse(text).tasks.iter().map(|task| task.delivery()).collect::<Vec<_>>();
+    let tasks =
+        "tasks: {a: {run: x}, b: {run: x, delivery: strict_single}, c: {run: x, delivery: at_least_once}}";
+    use clawhive_proto::Delivery::{AtLeastOnce, AtMostOnce, StrictSingle};
+    assert_eq!(of(&format!("name: w\n{tasks}")), [AtLeastOnce, StrictSingle, AtLeastOnce]);
+    let with = format!("name: w\ndefaults: {{delivery: at_most_once}}\n{tasks}");
+    assert_eq!(of(&with), [AtMostOnce, StrictSingle, AtLeastOnce]);
+    let shown = canonical_json(&parse(&with));
+    assert_eq!(shown["tasks"]["a"]["delivery"], "at_most_once");
+    assert_eq!(shown["tasks"]["c"]["delivery"], "at_least_once");
+    // Not said and said as it is anyway is the same definition.
+    let same = ["name: w\ntasks: {a: {run: x}}", "name: w\ntasks: {a: {run: x, delivery: at_least_once}}"];
+    assert_eq!(hash(&parse(same[0])), hash(&parse(same[1])));
+}
+
+#[test]
 fn defaults_without_a_word() {
     let workflow = parse("name: x\ntasks: {a: {run: ls}, b: {run: ls, retries: 3}}");
     assert_eq!(workflow.namespace, "default");

@@ -18,6 +18,7 @@ mod faults;
 mod idempotency;
 mod logs;
 mod one_node;
+mod request_ids;
 mod starting;
 mod submits;
 mod support;

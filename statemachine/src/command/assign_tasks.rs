@@ -88,6 +88,7 @@ fn take(work: &mut Work<'_>, grant: &Grant, mut row: TaskRow) -> Step<()> {
         // Nobody renewed a lease on nothing; it starts anew.
         claw_row.renewed_at_ms = now;
         claw_row.renew_seq += 1;
+        claw_row.remaining_ms = None;
     }
     claw_row.used += 1;
 

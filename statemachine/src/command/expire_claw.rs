@@ -5,7 +5,7 @@ use clawhive_proto::outcome::Kind as Answer;
 use clawhive_proto::{AttemptState, ClawState, Done, Event, EventKind, ExpireClaw, Reason, RejectionCode};
 use core::ops::ControlFlow;
 
-use crate::graph::attempt::{self, AttemptEnd};
+use crate::graph::attempt::{self, AttemptEnd, Ran};
 use crate::halt::{Step, rejected};
 use crate::ids::{ClawId, RunId, TaskIndex};
 use crate::work::Work;
@@ -47,7 +47,7 @@ pub(crate) fn lose_all(work: &mut Work<'_>, claw: ClawId) -> Step<()> {
     for place in held {
         let (run, task) = place.ok_or_else(|| row::damaged(Table::Assignments, &key::claw(claw)))?;
         let row = work.task(run, task)?;
-        attempt::lose(work, run, task, row, &end)?;
+        attempt::lose(work, run, task, row, &end, Ran::Perhaps)?;
     }
     Ok(())
 }

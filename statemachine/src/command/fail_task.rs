@@ -3,7 +3,7 @@
 use clawhive_proto::outcome::Kind as Answer;
 use clawhive_proto::{AttemptState, Done, FailTask, Reason, RejectionCode, TaskState};
 
-use crate::graph::attempt::{self, AttemptEnd};
+use crate::graph::attempt::{self, AttemptEnd, Ran};
 use crate::graph::end::{self, End};
 use crate::halt::{Step, rejected};
 use crate::ids::{AttemptNumber, ClawId, Fence, RunId, TaskIndex};
@@ -43,8 +43,10 @@ pub(crate) fn apply(work: &mut Work<'_>, command: &FailTask) -> Step<Answer> {
         message: &message,
     };
     // A claw that gives an attempt up (it shuts down) is no fault of the task: as if the claw were lost.
+    let ran =
+        if command.never_started && row.state() == TaskState::Dispatched { Ran::Never } else { Ran::Perhaps };
     match given_up {
-        true => attempt::lose(work, run, task, row, &end)?,
+        true => attempt::lose(work, run, task, row, &end, ran)?,
         false => attempt::fail(work, run, task, row, &end)?,
     }
     Ok(Answer::Done(Done {}))

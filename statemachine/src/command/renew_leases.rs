@@ -18,6 +18,7 @@ pub(crate) fn apply(work: &mut Work<'_>, command: &RenewLeases) -> Step<Answer> 
             let row = work.claw_mut(claw)?;
             row.renewed_at_ms = now;
             row.renew_seq += 1;
+            row.remaining_ms = None;
             work.touched.add(Touched::CLAWS);
         }
     }

@@ -77,17 +77,38 @@ pub(crate) fn close(
     Ok(claw)
 }
 
-/// An attempt that ended through no fault of its task: its claw is gone, or gave it up. It runs again at once.
+/// What is known of an attempt whose claw lost it or gave it up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ran {
+    /// It may have run, in part or as a whole.
+    Perhaps,
+    /// Its claw vouches that nothing of it ever ran.
+    Never,
+}
+
+/// Why an attempt that was lost is the last one.
+const AT_MOST_ONCE: &str = "it may have run, and delivery: at_most_once does not run it again";
+
+/// An attempt that ended through no fault of its task: its claw is gone, or gave it up. It runs again at once, unless it
+/// may have run and the task must not run twice.
 pub(crate) fn lose(
     work: &mut Work<'_>,
     run: RunId,
     task: TaskIndex,
     mut row: TaskRow,
     end: &AttemptEnd<'_>,
+    ran: Ran,
 ) -> Step<()> {
+    let stopping = work.run(run)?.stop.is_some();
+    let last = ran == Ran::Perhaps && !stopping && work.spec(run, task)?.at_most_once();
+    let end = &AttemptEnd { message: if last { AT_MOST_ONCE } else { end.message }, ..*end };
     let claw = close(work, run, task, &mut row, end)?;
-    if work.run(run)?.stop.is_some() {
+    if stopping {
         return stop::cancel(work, run, task, row, end.message, claw);
+    }
+    if last {
+        let end = End { state: TaskState::Failed, reason: Reason::LostClaw, message: end.message, claw };
+        return end::task(work, run, task, row, end);
     }
     row.losses += 1;
     if row.losses > MAX_LOSSES {
@@ -125,7 +146,8 @@ pub(crate) fn fail(
     row.tries += 1;
     row.losses = 0;
     let spec = work.spec(run, task)?;
-    let policy = spec.retries().filter(|_| row.tries < spec.max_attempts() && retried(end.reason));
+    let again = row.tries < spec.max_attempts() && retried(end.reason) && !spec.at_most_once();
+    let policy = spec.retries().filter(|_| again);
     let Some(policy) = policy else {
         let end = End { state: TaskState::Failed, reason: end.reason, message: end.message, claw };
         return end::task(work, run, task, row, end);

@@ -58,6 +58,7 @@ fn full_task() -> Task {
         }),
         timeout: Some(Timeouts { queue_ms: 1, execution_ms: 2, grace_ms: 3 }),
         templated: true,
+        delivery: Delivery::AtLeastOnce as i32,
         executor: Some(task::Executor::Process(Process {
             command: vec!["./clean".into(), "-v".into()],
             working_dir: "/srv".into(),
@@ -159,6 +160,7 @@ fn commands() {
                 exit_code: Some(-1),
                 signal: Some(9),
                 message: "no".into(),
+                never_started: false,
             }),
         ),
         ("fire_timers", Kind::FireTimers(FireTimers { timers: vec![timer] })),
@@ -214,6 +216,7 @@ fn commands() {
             ]
             .map(|kind| Outcome { kind: Some(kind) })
             .into(),
+            first_index: 0,
         },
     );
 }
@@ -327,6 +330,7 @@ fn rows() {
             state: ClawState::Down as i32,
             labels: labels(),
             version: "0.1.0".into(),
+            remaining_ms: None,
         },
     );
     golden(
@@ -422,4 +426,29 @@ fn all_keys(keys: Vec<(Table, Vec<u8>)>) -> Vec<u8> {
 fn levels() {
     golden("command/raise_level", Command { kind: Some(Kind::RaiseLevel(RaiseLevel { level: 2 })) });
     golden("row/meta_level", Meta { level: 2, ..Meta::default() });
+}
+
+#[test]
+fn leases_and_delivery() {
+    let id = || (0..16).collect::<Vec<u8>>();
+    let left = LeaseLeft { claw: 1, incarnation: id(), renew_seq: 7, remaining_ms: 1_250 };
+    let back = FailTask {
+        run: 1,
+        task: 2,
+        attempt: 3,
+        fence: 4,
+        reason: Reason::Cancelled as i32,
+        never_started: true,
+        ..FailTask::default()
+    };
+    for (name, kind) in [
+        ("checkpoint_leases", Kind::CheckpointLeases(CheckpointLeases { leases: vec![left] })),
+        ("fail_task_never_started", Kind::FailTask(back)),
+    ] {
+        golden(&format!("command/{name}"), Command { kind: Some(kind) });
+    }
+    let quiet = ClawRow { lease_ms: 5_000, used: 1, remaining_ms: Some(0), ..ClawRow::default() };
+    golden("row/claw_quiet", quiet);
+    let strict = Task { delivery: Delivery::StrictSingle as i32, ..full_task() };
+    golden("row/spec_delivery", SpecRow { task: Some(strict), dependents: vec![] });
 }

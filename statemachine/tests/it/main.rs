@@ -4,6 +4,7 @@ mod cluster;
 mod determinism;
 mod golden;
 mod laws;
+mod lease_counting;
 mod model;
 mod reading;
 mod script;

@@ -171,18 +171,26 @@ fn a_node_id_is_never_used_twice() {
 #[test]
 fn expiry_is_planned_ahead() {
     let mut cluster = Cluster::new();
-    let start = cluster.now;
     cluster.run(put(workflow("w", vec![task("a", &[])])));
     cluster.run(register(1, 1, 1));
     cluster.run(submit("w"));
-    assert_eq!(plan::expire::next_due_ms(&cluster.store, 0), None);
+    let mut leases = plan::leases::Leases::default();
+    leases.look(&cluster.store, 100);
+    assert_eq!(leases.next_due_ms(), None);
     let live = BTreeSet::from([1]);
     let grants = plan::assign::plan(&cluster.store, &AssignInput { live: &live, leader: 1, limit: 9 });
     cluster.run(Kind::AssignTasks(AssignTasks { grants }));
-    assert_eq!(plan::expire::next_due_ms(&cluster.store, 0), Some(start + 5_000));
-    assert_eq!(plan::expire::next_due_ms(&cluster.store, start + 100), Some(start + 5_100));
-    assert_eq!(plan::expire::plan(&cluster.store, start + 4_999, 0).len(), 0);
-    assert_eq!(plan::expire::plan(&cluster.store, start + 5_000, 0).len(), 1);
+    leases.look(&cluster.store, 200);
+    assert_eq!(leases.next_due_ms(), Some(1_450), "a quarter of the lease after it was seen");
+    assert_eq!(leases.checkpoint(1_449), None);
+    let quarter = leases.checkpoint(1_450).unwrap();
+    assert_eq!(quarter.leases[0].remaining_ms, 3_750);
+    cluster.run(Kind::CheckpointLeases(quarter));
+    leases.look(&cluster.store, 1_460);
+    assert_eq!((leases.checkpoint(1_460), leases.next_due_ms()), (None, Some(2_700)));
+    assert_eq!(leases.expired(5_199).len(), 0);
+    assert_eq!(leases.expired(5_200).len(), 1);
+    assert_eq!(leases.checkpoint(5_200), None, "there is nothing left to write down");
 }
 
 #[test]

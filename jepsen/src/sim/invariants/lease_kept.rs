@@ -1,5 +1,5 @@
 //! A lease never ends before the time that its claw was told: an expiry by an old view, or by a leader that slept, is
-//! ignored. Judged only where clocks are honest, since a clock that jumps ahead ends leases early.
+//! ignored, and no clock that jumps has a say.
 
 use std::collections::BTreeMap;
 

@@ -5,6 +5,7 @@ use super::history::Fact;
 use super::profile::Profile;
 
 mod acknowledged_present;
+mod at_most_once;
 mod blocked_exactly;
 mod equal_dumps;
 mod lease_kept;
@@ -42,6 +43,7 @@ pub struct Broken {
 pub fn laws(profile: &Profile) -> Vec<Box<dyn Law>> {
     let mut laws: Vec<Box<dyn Law>> = vec![
         Box::new(acknowledged_present::AcknowledgedPresent::default()),
+        Box::new(at_most_once::AtMostOnce::default()),
         Box::new(blocked_exactly::BlockedExactly::default()),
         Box::new(equal_dumps::EqualDumps::default()),
         Box::new(max_parallel::MaxParallel::default()),
@@ -55,14 +57,12 @@ pub fn laws(profile: &Profile) -> Vec<Box<dyn Law>> {
         Box::new(terminal_stays::TerminalStays),
         Box::new(upstreams_first::UpstreamsFirst::default()),
     ];
-    // A stopped claw cannot end its processes in time, and a clock that jumps ahead ends leases early; there the
-    // fencing token is what protects, and the other laws judge it.
-    if !profile.claws_pause && !profile.clocks_jump {
+    // A stopped claw cannot end its processes in time; there the fencing token is what protects, and the other laws judge
+    // it. Wall clocks that jump are no excuse: leases are counted on monotonic ones.
+    if !profile.claws_pause {
         laws.push(Box::new(one_process::OneProcess::default()));
     }
-    if !profile.clocks_jump {
-        laws.push(Box::new(lease_kept::LeaseKept::default()));
-    }
+    laws.push(Box::new(lease_kept::LeaseKept::default()));
     laws
 }
 

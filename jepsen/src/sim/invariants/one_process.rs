@@ -1,5 +1,5 @@
 //! No two processes of one task run at once: a claw that lost its lease stops before anyone else may start. Judged
-//! only where clocks are honest and claws are not paused; elsewhere the token protects, not time.
+//! only where claws are not paused; elsewhere the token protects, not time.
 
 use std::collections::BTreeMap;
 

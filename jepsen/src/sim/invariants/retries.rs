@@ -1,5 +1,5 @@
 //! Tries are counted right: a lost attempt is no try, three in a row are forgiven for each try, nothing is tried more
-//! often than allowed, and nothing is given up while a try is left.
+//! often than allowed, and nothing is given up while a try is left. A task that must not run twice has one try and no loss.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -62,9 +62,11 @@ impl Law for Retries {
             Fact::Entry { index, .. } => {
                 for (place, row) in std::mem::take(&mut self.changed) {
                     let Some(graph) = self.graphs.get(&place.0) else { continue };
-                    let most = graph.max_attempts[place.1 as usize];
+                    let once = graph.is_at_most_once(place.1);
+                    let most = if once { 1 } else { graph.max_attempts[place.1 as usize] };
+                    let forgiven = if once { 0 } else { FORGIVEN };
                     let count = self.counts.get(&place).copied().unwrap_or_default();
-                    judge(count, most, row)
+                    judge(count, most, forgiven, row)
                         .map_err(|what| format!("run {} task {} at {index}: {what}", place.0, place.1))?;
                 }
             }
@@ -74,14 +76,14 @@ impl Law for Retries {
     }
 }
 
-fn judge(count: Count, most: u32, row: (TaskState, Reason, u32, u32)) -> Result<(), String> {
+fn judge(count: Count, most: u32, forgiven: u32, row: (TaskState, Reason, u32, u32)) -> Result<(), String> {
     let (state, reason, tries, losses) = row;
     if count.tries > most {
         return Err(format!("{} tries, allowed are {most}", count.tries));
     }
-    if count.attempts > most * (FORGIVEN + 1) {
+    if count.attempts > most * (forgiven + 1) {
         return Err(format!(
-            "{} attempts, allowed are {most} tries and {FORGIVEN} losses for each",
+            "{} attempts, allowed are {most} tries and {forgiven} losses for each",
             count.attempts
         ));
     }
@@ -97,10 +99,10 @@ fn judge(count: Count, most: u32, row: (TaskState, Reason, u32, u32)) -> Result<
                 count.tries, count.losses
             ))
         }
-        TaskState::Ready if count.losses > FORGIVEN => Err(format!("{} losses were forgiven", count.losses)),
+        TaskState::Ready if count.losses > forgiven => Err(format!("{} losses were forgiven", count.losses)),
         TaskState::Failed
             if count.tries < most
-                && count.losses <= FORGIVEN
+                && count.losses <= forgiven
                 && !matches!(reason, Reason::TemplateError | Reason::QueueTimeout) =>
         {
             Err(format!("given up for {reason:?} after {} of {most} tries", count.tries))

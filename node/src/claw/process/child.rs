@@ -27,6 +27,11 @@ impl Child {
         (Self { pid, pidfd, exit: None }, stdout, stderr)
     }
 
+    /// Its number, which is that of its group and session as well.
+    pub(super) fn pid(&self) -> Pid {
+        self.pid
+    }
+
     /// Set once it is reaped.
     pub(super) fn exit(&self) -> Option<Exit> {
         self.exit

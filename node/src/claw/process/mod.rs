@@ -5,6 +5,7 @@
 mod child;
 mod environment;
 mod guard;
+mod priority;
 mod program;
 mod running;
 pub(crate) mod spawn;
@@ -34,8 +35,8 @@ pub(crate) struct ProcessExecutor {
     shared: Arc<Shared>,
     /// A spawn is CPU and blocks its thread: no more at once than there are cores.
     spawning: Semaphore,
-    /// Ends the processes of this node should it die without a word.
-    _guard: Option<Guard>,
+    /// Ends the processes of this node should it die without a word or stand still.
+    guard: Option<Guard>,
 }
 
 struct Shared {
@@ -44,6 +45,7 @@ struct Shared {
     base: BaseEnv,
     server: String,
     host: String,
+    nice: u8,
 }
 
 impl ProcessExecutor {
@@ -57,8 +59,9 @@ impl ProcessExecutor {
             base: config.base_env.clone(),
             server: config.server_addr.clone(),
             host: config.host.clone(),
+            nice: config.task_nice,
         };
-        Ok(Self { shared: Arc::new(shared), spawning: Semaphore::new(cores().max(2)), _guard: guard })
+        Ok(Self { shared: Arc::new(shared), spawning: Semaphore::new(cores().max(2)), guard })
     }
 }
 
@@ -128,6 +131,12 @@ impl Executor for ProcessExecutor {
         self.shared.dirs.clean_up()
     }
 
+    fn keep_until(&self, until: Instant) {
+        if let Some(guard) = &self.guard {
+            guard.keep_until(until);
+        }
+    }
+
     async fn start(&self, start: Start) -> Result<Box<dyn Running>, StartError> {
         let _permit = self.spawning.acquire().await.map_err(|error| StartError(error.to_string()))?;
         let shared = self.shared.clone();
@@ -138,6 +147,7 @@ impl Executor for ProcessExecutor {
         let (started, log) =
             tokio::task::spawn_blocking(spawn).await.map_err(|error| StartError(error.to_string()))??;
         let Started { child, stdout, stderr, dir } = started;
+        priority::lower(child.pid(), self.shared.nice);
         let running = ProcessRunning::new(child, stdout, stderr, log, dir).map_err(|error| {
             StartError(format!("cannot watch a process on {}: {error}", self.shared.host))
         })?;

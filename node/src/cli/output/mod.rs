@@ -17,7 +17,8 @@ use serde_json::Value;
 use super::failure::Failure;
 
 pub(super) use document::{
-    attempt_json, cluster_json, diagnostic_json, event_json, node_json, run_json, task_json, why_text,
+    attempt_json, cluster_json, diagnostic_json, event_json, node_json, run_json, schedule_json, task_json,
+    why_text,
 };
 pub(super) use style::{Hue, Stream};
 pub(super) use table::Table;

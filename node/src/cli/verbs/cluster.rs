@@ -1,6 +1,6 @@
 //! `cluster status`: what the node asked knows; works without a quorum.
 
-use clawhive_proto::ClusterStatusResponse;
+use clawhive_proto::{ClusterStatusResponse, NodeView};
 
 use super::nodes;
 use crate::cli::args::Global;
@@ -24,7 +24,11 @@ fn text(status: &ClusterStatusResponse, output: &Output) -> String {
     let stream = output.stdout;
     let leader = match status.leader {
         0 => stream.paint("none", Hue::Bad),
-        node => format!("node {node} (term {})", status.term),
+        node if status.scheduler => format!("node {node} (term {})", status.term),
+        node => {
+            let dead = stream.paint("its scheduler is not alive", Hue::Bad);
+            format!("node {node} (term {}), {dead}", status.term)
+        }
     };
     let reachable = format!("{} of {} voters reachable", status.reachable, status.voters);
     let quorum = match status.quorum {
@@ -32,11 +36,32 @@ fn text(status: &ClusterStatusResponse, output: &Output) -> String {
         false => format!("{}, {reachable}", stream.paint("no", Hue::Bad)),
     };
     format!(
-        "Cluster    {}\nLeader     {leader}\nQuorum     {quorum}\nCommitted  {}\n\n{}",
+        "Cluster    {}\nLeader     {leader}\nQuorum     {quorum}\nCommitted  {}\n{}\n{}",
         status.cluster_id,
         status.committed_index,
+        clocks(&status.nodes, output),
         nodes::table(&status.nodes).text(stream),
     )
+}
+
+/// Clocks that are so far from the leader's are mentioned.
+const SKEW_MS: u64 = 1_000;
+
+/// A line when clocks are apart, else nothing.
+fn clocks(nodes: &[NodeView], output: &Output) -> String {
+    let off = nodes.iter().filter(|node| node.skew_ms.unsigned_abs() >= SKEW_MS);
+    let off: Vec<String> = off
+        .map(|node| {
+            let by = node.skew_ms.unsigned_abs();
+            let direction = if node.skew_ms > 0 { "ahead" } else { "behind" };
+            format!("node {} is {}.{} s {direction}", node.id, by / 1_000, by % 1_000 / 100)
+        })
+        .collect();
+    if off.is_empty() {
+        return String::new();
+    }
+    let off = format!("{} (of the leader's clock)", off.join(", "));
+    format!("Clocks     {}\n", output.stdout.paint(&off, Hue::Odd))
 }
 
 #[cfg(test)]
@@ -91,6 +116,17 @@ mod tests {
             3     127.0.0.1:7430  127.0.0.1:7431  voter  down    0/5      -        -          0.1.0
         "]]
         .assert_eq(&text(&status, &Output::plain(Format::Table)));
+    }
+
+    #[test]
+    fn clocks_that_are_apart_are_mentioned() {
+        let mut nodes = vec![node(1, "active", true), node(2, "active", false), node(3, "active", false)];
+        (nodes[0].skew_ms, nodes[1].skew_ms, nodes[2].skew_ms) = (999, 60_049, -3_600_000);
+        let text = clocks(&nodes, &Output::plain(Format::Table));
+        assert_eq!(
+            text,
+            "Clocks     node 2 is 60.0 s ahead, node 3 is 3600.0 s behind (of the leader's clock)\n"
+        );
     }
 
     #[test]

@@ -343,6 +343,7 @@ impl Driver {
         self.cluster.now = self.cluster.now.max(self.model.now);
         self.cluster.run(register(9, 99, 1_000));
         let live: BTreeSet<u64> = BTreeSet::from([9]);
+        let mut leases = plan::leases::Leases::default();
         for round in 0.. {
             let store = &self.cluster.store;
             if store.len(Table::Active) == 0 && store.len(Table::Backlog) == 0 {
@@ -355,7 +356,8 @@ impl Driver {
             let renewals = vec![Renewal { claw: 9, incarnation: vec![99; 16] }];
             let mut kinds = vec![Kind::RenewLeases(RenewLeases { renewals })];
             kinds.extend(plan::advance::plan(store).map(Kind::Advance));
-            kinds.extend(plan::expire::plan(store, now, 0).into_iter().map(Kind::ExpireClaw));
+            leases.look(store, now);
+            kinds.extend(leases.expired(now).into_iter().map(Kind::ExpireClaw));
             kinds.extend(plan::fire::plan(store, now, 100).command.map(Kind::FireTimers));
             kinds.push(Kind::AssignTasks(AssignTasks { grants }));
             for (at, row) in read::assignments_of(store, 9.into()) {

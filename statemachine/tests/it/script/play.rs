@@ -4,14 +4,19 @@
 //! ```text
 //! workflow NAME [max_parallel=N] [on_failure=stop] [timeout=D] [priority=N] [chain=N] [fan=N]
 //!   TASK [needs=A,B | needs=#0,#1] [retries=N] [max_attempts=N] [delay=D] [backoff=fixed] [jitter=N] [queue=D]
+//!        [delivery=at_most_once|strict_single]
 //! claw ID slots=N [incarnation=N] [lease=D]
 //! submit NAME [key=K] [body=N] [version=N] [times=N]
 //! plan [live=1,2] [leader=N] [limit=N]      assign::plan, proposed
 //! assign TASK attempt=N claw=N              a grant of one's own
 //! start TASK | complete TASK.. | fail TASK REASON | template_error TASK   [token=N|old] [attempt=N]
 //!                      `token=old`: that of the attempt with the given number
+//! give_back TASK       as fail TASK cancelled, and the claw vouches that it never started
 //! handover TASK..                           completions and handover::plan in one entry
-//! fire | reap [since=HH:MM:SS] | collect | advance [once]      the plan of that name, proposed
+//! fire | reap | collect | advance [once]      the plan of that name, proposed
+//! lead                 another leader: it counts leases anew, from what the state says
+//! checkpoint           the leader's, of leases that nobody renews
+//! left CLAW ms=N [seq=N] [incarnation=N]      a checkpoint of one's own
 //! renew CLAW [incarnation=N] | expire CLAW [seq=N] [incarnation=N]
 //! cancel RUN
 //! schedules .. | fire_schedule .. | pause .. | ..              see `schedules.rs`
@@ -24,6 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use clawhive_statemachine::ids::{AttemptNumber, RunId, TaskIndex, Version, WorkflowUid};
 use clawhive_statemachine::plan;
 use clawhive_statemachine::plan::assign::AssignInput;
+use clawhive_statemachine::plan::leases::Leases;
 use clawhive_statemachine::proto::command::Kind;
 use clawhive_statemachine::proto::*;
 use clawhive_statemachine::read;
@@ -33,6 +39,8 @@ use crate::cluster::{Cluster, DAY_MS, put, register, submit, task, workflow};
 
 pub struct Play {
     pub cluster: Cluster,
+    /// As the current leader counts them; it looks after every entry.
+    leases: Leases,
 }
 
 /// The words of a line: bare ones, and `key=value`.
@@ -81,7 +89,7 @@ pub fn time_of_day(text: &str) -> u64 {
 
 impl Play {
     pub fn new() -> Play {
-        Play { cluster: Cluster::new() }
+        Play { cluster: Cluster::new(), leases: Leases::default() }
     }
 
     /// Runs the lines of a block and answers with what they print.
@@ -112,6 +120,11 @@ impl Play {
         if *verb == "show" {
             return show::show(self, &words);
         }
+        if *verb == "lead" {
+            self.leases = Leases::default();
+            self.leases.look(&self.cluster.store, self.cluster.now);
+            return String::new();
+        }
         let commands = self.commands(verb, &words, below);
         if commands.is_empty() {
             return "nothing\n".into();
@@ -135,6 +148,7 @@ impl Play {
         let request = words.number("request").map_or_else(Vec::new, |number| vec![number as u8; 16]);
         let commands = kinds.into_iter().map(|kind| Command { kind: Some(kind) }).collect();
         let applied = self.cluster.entry(&request, commands);
+        self.leases.look(&self.cluster.store, self.cluster.now);
         show::applied(self, &applied)
     }
 
@@ -172,7 +186,7 @@ impl Play {
                 };
                 vec![Kind::AssignTasks(AssignTasks { grants: vec![grant] })]
             }
-            "start" | "complete" | "fail" | "template_error" => self.report(verb, words),
+            "start" | "complete" | "fail" | "give_back" | "template_error" => self.report(verb, words),
             "handover" => {
                 let mut kinds = self.report("complete", words);
                 let reports: Vec<Command> =
@@ -183,13 +197,11 @@ impl Play {
                 kinds
             }
             "fire" => plan::fire::plan(store, now, 256).command.map(Kind::FireTimers).into_iter().collect(),
-            "reap" => {
-                let since = words.get("since").map_or(0, time_of_day);
-                plan::expire::plan(store, now, since).into_iter().map(Kind::ExpireClaw).collect()
-            }
+            "reap" => self.leases.expired(now).into_iter().map(Kind::ExpireClaw).collect(),
+            "checkpoint" => self.leases.checkpoint(now).map(Kind::CheckpointLeases).into_iter().collect(),
             "collect" => plan::collect::plan(store, now).command.map(Kind::Collect).into_iter().collect(),
             "advance" => plan::advance::plan(store).map(Kind::Advance).into_iter().collect(),
-            "renew" | "expire" => {
+            "renew" | "expire" | "left" => {
                 let claw: u64 = second.parse().unwrap();
                 let incarnation = vec![words.number("incarnation").unwrap_or(1) as u8; 16];
                 if verb == "renew" {
@@ -199,6 +211,11 @@ impl Play {
                 let renew_seq = words
                     .number("seq")
                     .unwrap_or_else(|| read::claw(store, claw.into()).map_or(0, |row| row.renew_seq));
+                if verb == "left" {
+                    let remaining_ms = words.number("ms").unwrap();
+                    let leases = vec![LeaseLeft { claw, incarnation, renew_seq, remaining_ms }];
+                    return vec![Kind::CheckpointLeases(CheckpointLeases { leases })];
+                }
                 vec![Kind::ExpireClaw(ExpireClaw { claw, incarnation, renew_seq })]
             }
             "cancel" => {
@@ -242,7 +259,9 @@ impl Play {
                 ..FailTask::default()
             }),
             _ => {
-                let word = words.bare.get(2).unwrap_or(&"exit").to_uppercase();
+                let never_started = verb == "give_back";
+                let usual = if never_started { "cancelled" } else { "exit" };
+                let word = words.bare.get(2).unwrap_or(&usual).to_uppercase();
                 let reason = Reason::from_str_name(&format!("REASON_{word}")).unwrap();
                 let exit_code = (reason == Reason::Exit).then_some(1);
                 let message = words.get("message").unwrap_or_default().into();
@@ -256,6 +275,7 @@ impl Play {
                     exit_code,
                     signal: None,
                     message,
+                    never_started,
                 })
             }
         }
@@ -327,6 +347,11 @@ fn definition(name: &str, words: &Words<'_>, below: &[&str]) -> Workflow {
             .map_or_else(Vec::new, |list| list.split(',').map(|need| need_of(&tasks, need)).collect());
         let mut new = task(words.bare[0], &needs);
         new.retries = retries(&words);
+        new.set_delivery(match words.get("delivery") {
+            Some("at_most_once") => Delivery::AtMostOnce,
+            Some("strict_single") => Delivery::StrictSingle,
+            _ => Delivery::AtLeastOnce,
+        });
         new.timeout = words.duration("queue").map(|queue_ms| Timeouts { queue_ms, ..Timeouts::default() });
         tasks.push(new);
     }

@@ -194,7 +194,8 @@ fn runs(store: &MemStore) -> Vec<String> {
 fn claws(store: &MemStore) -> Vec<String> {
     let line = |(id, row): (_, ClawRow)| {
         let state = names::claw_state(row.state());
-        format!("claw {id} {state} {}/{} renewed {} times", row.used, row.slots, row.renew_seq)
+        let left = row.remaining_ms.map_or_else(String::new, |left| format!(", {left} ms left"));
+        format!("claw {id} {state} {}/{} renewed {} times{left}", row.used, row.slots, row.renew_seq)
     };
     read::claws(store).into_iter().map(line).collect()
 }
