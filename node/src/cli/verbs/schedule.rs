@@ -252,7 +252,12 @@ fn record(one: &OccurrenceView) -> [(String, Hue); 4] {
     let at = names::time(one.nominal_ms);
     if row.run > 0 {
         let late = span(1, 1 + u64::try_from(late.as_millis()).unwrap_or(0), 1);
-        return [(at, Hue::Plain), (row.run.to_string(), Hue::Bold), (late, Hue::Plain), Default::default()];
+        return [
+            (at, Hue::Plain),
+            (row.run.to_string(), Hue::Bold),
+            (late, Hue::Plain),
+            (String::new(), Hue::Plain),
+        ];
     }
     let many = if row.count > 1 {
         format!(" ({} until {})", row.count, names::time(row.last_ms))
@@ -261,5 +266,5 @@ fn record(one: &OccurrenceView) -> [(String, Hue); 4] {
     };
     let because = if row.detail.is_empty() { String::new() } else { format!(": {}", escape(&row.detail)) };
     let skipped = format!("{}{because}{many}", names::skip_reason(row.skipped()));
-    [(at, Hue::Plain), ("-".to_owned(), Hue::Dim), Default::default(), (skipped, Hue::Odd)]
+    [(at, Hue::Plain), ("-".to_owned(), Hue::Dim), (String::new(), Hue::Plain), (skipped, Hue::Odd)]
 }
