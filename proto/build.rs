@@ -19,6 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .bytes(".clawhive.v1.KeyRow.value")
         .bytes(".clawhive.v1.Frame.payload")
         .bytes(".clawhive.v1.LogChunk.data")
+        .bytes(".clawhive.v1.SnapshotChunk.data")
         .bytes(".clawhive.v1.PutKeyRequest.value")
         .bytes(".clawhive.v1.GetKeyResponse.value")
         .bytes(".clawhive.v1.RequestRow.outcomes")

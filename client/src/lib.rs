@@ -40,6 +40,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod backup;
 mod builder;
 mod call;
 mod client;
@@ -52,6 +53,7 @@ mod resume;
 mod schedules;
 mod submit;
 
+pub use backup::SnapshotStream;
 pub use builder::{Builder, DEFAULT_PATIENCE, DEFAULT_TIMEOUT};
 /// The messages of the protocol, as the calls take and give them.
 pub use clawhive_proto as proto;

@@ -62,6 +62,8 @@ pub struct Member {
     pub data: PathBuf,
     /// Its node id, once it was ready.
     pub id: u64,
+    /// Settings of this node alone.
+    pub env: Vec<(String, String)>,
     process: Option<Child>,
     starts: u32,
 }
@@ -99,18 +101,7 @@ impl Cluster {
         std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
         let mut cluster = Cluster { members: Vec::new(), options, out, _home: home };
         for number in 0..cluster.options.nodes {
-            if let Some(clocks) = &cluster.options.clocks {
-                cluster.set_clock(number, clocks.get(number).copied().unwrap_or(0))?;
-            }
-            let member = Member {
-                listen: format!("127.0.0.1:{}", free_port()?),
-                peer_listen: format!("127.0.0.1:{}", free_port()?),
-                data: cluster._home.path().join(format!("node{}", number + 1)),
-                id: 0,
-                process: None,
-                starts: 0,
-            };
-            cluster.members.push(member);
+            cluster.add()?;
             cluster.spawn(number)?;
             cluster.ready(number).await?;
         }
@@ -118,6 +109,30 @@ impl Cluster {
             cluster.voters(cluster.options.nodes as u32, READY).await?;
         }
         Ok(cluster)
+    }
+
+    /// A place for one more node, which joins when it is started for the first time; answers with its number.
+    pub fn add(&mut self) -> Result<usize> {
+        let number = self.members.len();
+        let member = Member {
+            listen: format!("127.0.0.1:{}", free_port()?),
+            peer_listen: format!("127.0.0.1:{}", free_port()?),
+            data: self._home.path().join(format!("node{}", number + 1)),
+            id: 0,
+            env: Vec::new(),
+            process: None,
+            starts: 0,
+        };
+        if let Some(clocks) = &self.options.clocks {
+            self.set_clock(number, clocks.get(number).copied().unwrap_or(0))?;
+        }
+        self.members.push(member);
+        Ok(number)
+    }
+
+    /// Other settings for every node, from its next start on.
+    pub fn set_env(&mut self, env: Vec<(String, String)>) {
+        self.options.env = env;
     }
 
     /// Starts the process of a member; it need not be ready yet.
@@ -151,7 +166,7 @@ impl Cluster {
         if self.options.clocks.is_some() {
             command.env("CLAWHIVE_TEST_CLOCK", self.clock_file(number));
         }
-        command.envs(self.options.env.iter().map(|(name, value)| (name, value)));
+        command.envs(self.options.env.iter().chain(&member.env).map(|(name, value)| (name, value)));
         let start = member.starts + 1;
         let log = |kind: &str| File::create(self.log(number, start, kind));
         command.stdin(Stdio::null()).stdout(log("out")?).stderr(log("log")?);
@@ -161,6 +176,12 @@ impl Cluster {
         member.process = Some(process);
         member.starts = start;
         Ok(())
+    }
+
+    /// What a node has logged since its last start.
+    pub fn log_of(&self, number: usize) -> String {
+        let path = self.log(number, self.members[number].starts, "log");
+        std::fs::read_to_string(path).unwrap_or_default()
     }
 
     fn log(&self, number: usize, start: u32, kind: &str) -> PathBuf {

@@ -5,9 +5,11 @@
 
 pub mod blackbox;
 pub mod burn;
+pub mod catch_up;
 pub mod claw_loss;
 pub mod cluster;
 pub mod failover;
+pub mod proxy;
 pub mod rng;
 pub mod sim;
 pub mod verdict;

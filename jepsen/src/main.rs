@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use clawhive_jepsen::blackbox::{self, Faults, Workload};
+use clawhive_jepsen::catch_up;
 use clawhive_jepsen::failover;
 use clawhive_jepsen::sim;
 use clawhive_jepsen::verdict::Exit;
@@ -132,6 +133,46 @@ enum Verb {
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
     },
+    /// Lets a node be away while much is written and snapshots pass, and measures how it catches up; prints JSON.
+    #[command(after_help = "Example:
+  clawhive-jepsen away --entries 100000 --snapshots 3 --binary target/release/clawhive")]
+    Away {
+        /// Log entries that it misses.
+        #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(100..))]
+        entries: u64,
+        /// Snapshots that pass meanwhile, each of which purges the log.
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
+        snapshots: u64,
+        /// The `clawhive` binary.
+        #[arg(long, value_name = "PATH", default_value = "clawhive")]
+        binary: PathBuf,
+        /// Folder for the output of the nodes; without it, it goes when the tool ends.
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
+    /// Lets a new node join a cluster with a large state, and measures what writes notice of it; prints JSON.
+    #[command(after_help = "Example:
+  clawhive-jepsen join --state-mib 1024 --binary target/release/clawhive")]
+    Join {
+        /// Nodes before.
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=7))]
+        nodes: u8,
+        /// Size of the state.
+        #[arg(long, default_value_t = 1_024, value_parser = clap::value_parser!(u64).range(1..))]
+        state_mib: u64,
+        /// How long writes are measured before.
+        #[arg(long, value_parser = duration, default_value = "15s")]
+        window: Duration,
+        /// The p99 of writes meanwhile may be so many times that of before; 0 only measures.
+        #[arg(long, default_value_t = 3.0)]
+        factor: f64,
+        /// The `clawhive` binary.
+        #[arg(long, value_name = "PATH", default_value = "clawhive")]
+        binary: PathBuf,
+        /// Folder for the output of the nodes; without it, it goes when the tool ends.
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
 }
 
 fn seeds(text: &str) -> Result<(u64, u64), String> {
@@ -193,6 +234,14 @@ fn main() -> ExitCode {
         Verb::Failover { kills, writers, binary, etcd, out } => {
             let options = failover::Options { kills, writers: usize::from(writers), binary, etcd, out };
             carry_out(failover::run(&options)).into()
+        }
+        Verb::Away { entries, snapshots, binary, out } => {
+            carry_out(catch_up::away(&catch_up::Options { binary, out }, entries, snapshots)).into()
+        }
+        Verb::Join { nodes, state_mib, window, factor, binary, out } => {
+            let options = catch_up::Options { binary, out };
+            let bytes = state_mib << 20;
+            carry_out(catch_up::join(&options, usize::from(nodes), bytes, window, factor)).into()
         }
     }
 }

@@ -78,6 +78,14 @@ pub struct Partial {
     pub log_level: Option<String>,
     /// `shutdown_grace`: how long a shutdown waits for running tasks.
     pub shutdown_grace: Option<Duration>,
+    /// `snapshot_entries`: a snapshot each time the log grew by so many entries.
+    pub snapshot_entries: Option<u64>,
+    /// `snapshot_keep`: entries kept in the log behind a snapshot.
+    pub snapshot_keep: Option<u64>,
+    /// `digest_entries`: states are compared each time the log grew by so many entries.
+    pub digest_entries: Option<u64>,
+    /// `digest_interval`: states are compared this often while anything changes.
+    pub digest_interval: Option<Duration>,
     /// `level`: the highest level that the node says it can do.
     pub level: Option<u32>,
     /// Not of a file: the program that guards the claw's processes.
@@ -118,6 +126,10 @@ impl Partial {
             log_format: self.log_format.or(below.log_format),
             log_level: self.log_level.or(below.log_level),
             shutdown_grace: self.shutdown_grace.or(below.shutdown_grace),
+            snapshot_entries: self.snapshot_entries.or(below.snapshot_entries),
+            snapshot_keep: self.snapshot_keep.or(below.snapshot_keep),
+            digest_entries: self.digest_entries.or(below.digest_entries),
+            digest_interval: self.digest_interval.or(below.digest_interval),
             level: self.level.or(below.level),
             guard: self.guard.or(below.guard),
         }

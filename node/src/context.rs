@@ -8,7 +8,7 @@ use clawhive_raft::{Committed, Peer, ProposeError, Replica, Status};
 
 use crate::claw::LogStore;
 use crate::env::{self, Clock};
-use crate::leader::{Beats, Health};
+use crate::leader::{Beats, Health, Pace};
 use crate::peer::{Identity, Links};
 
 /// What the parts of one node have in common.
@@ -25,6 +25,8 @@ pub(crate) struct Context {
     pub(crate) clock: Arc<Clock>,
     /// Beats that reached it as the leader.
     pub(crate) beats: Beats,
+    /// How often it compares states when it leads.
+    pub(crate) digests: Pace,
     /// Whether its leader loops are alive.
     pub(crate) health: Health,
     /// Logs of the attempts that ran here; set when the claw has started. Weak: they hold on to the claw, and the claw to
@@ -72,6 +74,8 @@ impl Context {
             term: status.term,
             leader: status.is_leader,
             version: VERSION.to_owned(),
+            digest_index: status.digest.map_or(0, |digest| digest.index),
+            digest: status.digest.map_or_else(Vec::new, |digest| digest.bytes.to_vec()),
             level: self.level,
             wall_ms: env::wall_ms(),
             clock_ms: self.clock.now_ms(),

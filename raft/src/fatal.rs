@@ -28,6 +28,19 @@ impl Fatal {
         }
     }
 
+    /// Ends the replica without ending the process. True when nothing had ended it before.
+    pub(crate) fn retire(&self, reason: impl Into<String>) -> bool {
+        let mut first = false;
+        let reason = self.reason.get_or_init(|| {
+            first = true;
+            reason.into()
+        });
+        if first {
+            tracing::warn!(reason, "this replica takes itself out");
+        }
+        first
+    }
+
     /// The reason, once raised.
     pub(crate) fn reason(&self) -> Option<&str> {
         self.reason.get().map(String::as_str)

@@ -38,9 +38,16 @@ impl Drop for Flusher {
     }
 }
 
+/// Between two steps of reading all rows again, and between two readings.
+const READING: Duration = Duration::from_millis(50);
+const READ_AGAIN: Duration = Duration::from_secs(24 * 3_600);
+
 fn run(state: &State, interval: Duration) {
+    let mut reading = true;
+    let mut read_at = Instant::now();
+    let mut flush_at = Instant::now() + interval;
     loop {
-        let due = Instant::now() + interval;
+        let due = if reading { flush_at.min(Instant::now() + READING) } else { flush_at };
         let mut orders = state.orders.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if orders.stop {
@@ -52,11 +59,23 @@ fn run(state: &State, interval: Duration) {
             }
             orders = state.ordered.wait_timeout(orders, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        orders.flush = false;
+        let ordered = std::mem::take(&mut orders.flush);
         drop(orders);
-        // A failure has been raised as fatal there; whoever applies next is told.
-        if state.flush().is_err() {
-            return;
+        if ordered || Instant::now() >= flush_at {
+            // A failure has been raised as fatal there; whoever applies next is told.
+            if state.flush().is_err() {
+                return;
+            }
+            flush_at = Instant::now() + interval;
+        }
+        if reading && !ordered {
+            match state.read_on() {
+                Ok(more) => reading = more,
+                Err(_) => return,
+            }
+        } else if !reading && read_at.elapsed() >= READ_AGAIN {
+            state.read_again();
+            (reading, read_at) = (true, Instant::now());
         }
     }
 }

@@ -5,11 +5,16 @@
 //! socket (that is `clawhive-node`).
 #![forbid(unsafe_code)]
 
+mod audit;
+mod background;
+mod backup;
 mod batcher;
 mod codec;
 mod config;
+mod digest;
 pub mod disk;
 mod error;
+mod export;
 mod fatal;
 mod feed;
 mod flusher;
@@ -23,9 +28,11 @@ mod overlay;
 mod propose;
 mod reach;
 mod reads;
+mod receive;
 mod replica;
 mod rowkey;
 mod seams;
+mod send;
 mod serve;
 mod snapshot;
 mod solo;
@@ -38,12 +45,17 @@ mod types;
 mod view;
 mod wire;
 
+pub use audit::{Digest, DivergeHook, Divergence, TakenOut};
+pub use backup::{BackupError, BackupInfo, NewCluster, inspect, replace_by, restore};
 pub use error::{HandleError, MemberError, OpenError, ProposeError, ReadError};
+pub use export::{Export, ExportError};
 pub use feed::{Feed, FeedClosed, Tick};
 pub use options::Options;
 pub use replica::{Committed, Replica};
 pub use seams::{AbortHook, Clock, PrepareHook, Seams};
 pub use solo::SoloState;
+#[doc(hidden)]
+pub use statefile::damage_row;
 pub use status::Status;
 pub use transport::{Peer, Transport, TransportError};
 pub use view::View;

@@ -5,20 +5,27 @@
 
 use std::fs::File;
 use std::io::{self, Seek};
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::{OptionalSend, RaftSnapshotBuilder, Snapshot};
 
+use crate::background;
 use crate::snapshot::{self, Reader, Shelf, SnapshotError, SnapshotFile};
 use crate::state::State;
+use crate::statefile::remove_if_there;
 use crate::types::{LogEntry, LogId, SnapshotMeta, StoredMembership, TypeConfig};
 
 /// A batch at most this long is applied where it arrives: handing it to a thread would take longer.
 const INLINE_ENTRIES: usize = 16;
 /// Entries that become visible together, at most: bounds how long a view is behind what is applied.
 const BATCH_ENTRIES: usize = 256;
+
+/// How often a full disk is looked at again.
+const ROOM: Duration = Duration::from_secs(2);
 
 /// A snapshot in openraft's terms.
 pub(crate) type RaftSnapshot = openraft::alias::SnapshotOf<TypeConfig, SnapshotFile>;
@@ -67,12 +74,49 @@ impl Machine {
         Ok(())
     }
 
-    fn build(&self) -> io::Result<RaftSnapshot> {
-        let durable = self.state.flushed()?;
-        let scratch = self.shelf.scratch("building.snap");
-        snapshot::write(&scratch, self.shelf.cluster_id(), &durable)?;
-        self.shelf.put(&scratch, durable.facts.applied).map_err(io::Error::other)?;
-        self.current()?.ok_or_else(|| io::Error::other("the snapshot just built is gone"))
+    /// Bulk work, which everything else goes before.
+    async fn behind<T: Send + 'static>(
+        &self,
+        what: &str,
+        work: impl FnOnce(&Machine) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let machine = self.clone();
+        background::run(what, move || work(&machine)).await?
+    }
+
+    async fn build(&self) -> io::Result<RaftSnapshot> {
+        // Not in the background: apply may come to wait for this flush.
+        let durable = self.aside(|machine| machine.state.flushed()).await?;
+        self.behind("clawhive-build", move |machine| {
+            let scratch = machine.shelf.scratch("building.snap");
+            let written = snapshot::write(&scratch, machine.shelf.cluster_id(), &durable);
+            if let Err(error) = written {
+                // The room it took is needed by others.
+                let _removed_at_next_start = remove_if_there(&scratch);
+                return Err(error);
+            }
+            machine.shelf.put(&scratch, durable.facts.applied).map_err(io::Error::other)?;
+            let index = durable.facts.applied.map_or(0, |id| id.index);
+            tracing::info!(index, "a snapshot is built");
+            machine.current()?.ok_or_else(|| io::Error::other("the snapshot just built is gone"))
+        })
+        .await
+    }
+
+    /// The result, unless the disk was full: then waits a while, and it is to be done again. Nothing of the old state has
+    /// changed, and room may come back.
+    async fn unless_full<T>(&self, what: &str, done: io::Result<T>) -> Option<io::Result<T>> {
+        match done {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                if let Err(stopped) = self.state.fatal.check() {
+                    return Some(Err(stopped));
+                }
+                tracing::warn!(%error, "{what} waits until there is room on the disk");
+                tokio::time::sleep(ROOM).await;
+                None
+            }
+            done => Some(done),
+        }
     }
 
     fn current(&self) -> io::Result<Option<RaftSnapshot>> {
@@ -80,13 +124,18 @@ impl Machine {
         Ok(current.map(|(meta, snapshot)| Snapshot { meta, snapshot }))
     }
 
-    fn install(&self, mut snapshot: SnapshotFile) -> Result<(), SnapshotError> {
-        snapshot.file.rewind()?;
-        let mut reader = Reader::open(snapshot.file, self.shelf.cluster_id())?;
+    fn install(&self, mut file: File, path: &Path) -> Result<(), SnapshotError> {
+        file.rewind()?;
+        let mut reader = Reader::open(file, self.shelf.cluster_id())?;
         let facts = reader.facts.clone();
-        self.state.replace(facts.clone(), || reader.next_row().map_err(io::Error::other))?;
-        if snapshot.path.exists() {
-            self.shelf.put(&snapshot.path, facts.applied)?;
+        self.state.replace(facts.clone(), || {
+            reader.next_row().map_err(|error| match error {
+                SnapshotError::Io(error) => error,
+                other => io::Error::other(other),
+            })
+        })?;
+        if path.exists() {
+            self.shelf.put(path, facts.applied)?;
         }
         Ok(())
     }
@@ -127,7 +176,19 @@ impl RaftStateMachine<TypeConfig> for Machine {
     }
 
     async fn install_snapshot(&mut self, _meta: &SnapshotMeta, snapshot: SnapshotFile) -> io::Result<()> {
-        let installed = self.aside(move |machine| machine.install(snapshot).map_err(io::Error::other)).await;
+        let SnapshotFile { path, file } = snapshot;
+        let installed = loop {
+            let (again, path) = (file.try_clone()?, path.clone());
+            let installed = self.behind("clawhive-install", move |machine| {
+                machine.install(again, &path).map_err(|error| match error {
+                    SnapshotError::Io(error) => error,
+                    other => io::Error::other(other),
+                })
+            });
+            if let Some(done) = self.unless_full("installing a snapshot", installed.await).await {
+                break done;
+            }
+        };
         self.fatal("installing a snapshot failed", installed)
     }
 
@@ -141,7 +202,12 @@ impl RaftSnapshotBuilder<TypeConfig> for Machine {
     type SnapshotData = SnapshotFile;
 
     async fn build_snapshot(&mut self) -> io::Result<RaftSnapshot> {
-        let built = self.aside(Machine::build).await;
+        let built = loop {
+            let built = self.build().await;
+            if let Some(done) = self.unless_full("building a snapshot", built).await {
+                break done;
+            }
+        };
         self.fatal("building a snapshot failed", built)
     }
 }

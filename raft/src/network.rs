@@ -5,13 +5,11 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
-use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use clawhive_proto::FrameKind;
-use clawhive_proto::prost::Message;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
@@ -29,14 +27,10 @@ use crate::reach::Reach;
 use crate::snapshot::SnapshotFile;
 use crate::transport::{Peer, Transport, TransportError};
 use crate::types::{LogEntry, Node, TypeConfig, Vote};
-use crate::wire::{self, WireSnapshotStart};
+use crate::wire;
 
 /// A frame of entries grows to about this; one entry may be larger.
 const FRAME_BYTES: usize = 1 << 20;
-/// A snapshot travels in chunks of this.
-const CHUNK_BYTES: usize = 1 << 18;
-/// A snapshot may take this long for each GiB, and once more.
-const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(600);
 
 type RpcError = RPCError<TypeConfig>;
 
@@ -269,21 +263,10 @@ impl RaftNetworkV2<TypeConfig> for Link {
         cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _option: RPCOption,
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
-        let bytes = snapshot.snapshot.file.metadata().map(|meta| meta.len()).unwrap_or_default();
-        let timeout = SNAPSHOT_TIMEOUT * (1 + (bytes >> 30) as u32);
-        let sending =
-            self.network.transport.send_snapshot(&self.peer, chunks(&vote, snapshot.snapshot, bytes));
+        let link = crate::send::Sending { network: &self.network, peer: &self.peer };
         let answer = tokio::select! {
-            answer = tokio::time::timeout(timeout, sending) => match answer {
-                Ok(answer) => answer,
-                Err(_) => Err(TransportError::Unreachable("a snapshot takes too long".to_owned())),
-            },
+            answer = link.send(&vote, snapshot.snapshot) => answer,
             closed = cancel => return Err(StreamingError::Closed(closed)),
-        };
-        let answer = match answer {
-            // Sending it again at once would only do the same again.
-            Err(TransportError::Lost(reason)) => Err(TransportError::Unreachable(reason)),
-            other => other,
         };
         let answer = self.noted(answer)?;
         Ok(SnapshotResponse::new(wire::read_snapshot_reply(answer).map_err(undecodable)?))
@@ -297,22 +280,4 @@ impl RaftNetworkV2<TypeConfig> for Link {
         let answer = self.call(FrameKind::TransferLeader, wire::transfer(&req), &option).await?;
         wire::read_transfer_reply(answer, &req).map_err(undecodable)
     }
-}
-
-/// The start, then the file, read on a thread for blocking work.
-fn chunks(vote: &Vote, snapshot: SnapshotFile, bytes: u64) -> BoxStream<'static, std::io::Result<Bytes>> {
-    let start = WireSnapshotStart { vote: Some(vote.into()), bytes }.encode_to_vec();
-    let rest = stream::unfold(Some(snapshot.file), |file| async move {
-        let mut file = file?;
-        let read = tokio::task::spawn_blocking(move || {
-            let mut chunk = Vec::with_capacity(CHUNK_BYTES);
-            (&mut file).take(CHUNK_BYTES as u64).read_to_end(&mut chunk).map(|_| (chunk, file))
-        });
-        match read.await.map_err(std::io::Error::other).flatten() {
-            Ok((chunk, _)) if chunk.is_empty() => None,
-            Ok((chunk, file)) => Some((Ok(chunk.into()), Some(file))),
-            Err(error) => Some((Err(error), None)),
-        }
-    });
-    Box::pin(stream::once(async move { Ok(start.into()) }).chain(rest))
 }

@@ -3,6 +3,7 @@
 //! Owns: starting and stopping the parts in order. Raft runs on a runtime of its own, so that neither apply nor load on
 //! the process's other runtime can stall it into an election.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,8 +16,10 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{mpsc, watch};
 
 use crate::batcher::{self, Pending};
+use crate::digest::StateDigest;
 use crate::disk::Disk;
 use crate::error::{HandleError, MemberError, OpenError, ProposeError, ReadError};
+use crate::export::{Export, ExportError};
 use crate::fatal::Fatal;
 use crate::feed::Feed;
 use crate::flusher::Flusher;
@@ -66,6 +69,8 @@ pub(crate) struct Core {
     pub(crate) queue: mpsc::Sender<Pending>,
     pub(crate) reads: mpsc::Sender<Waiting>,
     pub(crate) runtime: Handle,
+    /// Held by the transfer of a snapshot that comes in.
+    pub(crate) incoming: tokio::sync::Mutex<()>,
 }
 
 /// What must be stopped.
@@ -204,7 +209,8 @@ impl Replica {
         self.core.transfer_leader(to).await
     }
 
-    /// Answers a peer's frame: VOTE, PRE_VOTE, APPEND, TRANSFER_LEADER, PROPOSE, READ_INDEX.
+    /// Answers a peer's frame: VOTE, PRE_VOTE, APPEND, TRANSFER_LEADER, PROPOSE, READ_INDEX,
+    /// SNAPSHOT_OFFER.
     pub async fn handle_call(&self, kind: FrameKind, payload: Bytes) -> Result<Bytes, HandleError> {
         self.core.handle_call(kind, payload).await
     }
@@ -219,12 +225,26 @@ impl Replica {
     }
 
     /// Takes a peer's snapshot and answers once it is installed. An error item, or an end before the whole, installs
-    /// nothing.
+    /// nothing; what had come so far is gone on with next time.
     pub async fn handle_snapshot(
         &self,
         chunks: BoxStream<'static, io::Result<Bytes>>,
     ) -> Result<Bytes, HandleError> {
         self.core.handle_snapshot(chunks).await
+    }
+
+    /// The digest of the state here right after `index`, which must be that of a `TakeDigest` entry; waits for it. None
+    /// when it is not known here (any more).
+    pub async fn digest_at(&self, index: u64, timeout: Duration) -> Option<[u8; 16]> {
+        let mut notes = self.core.state.audit.notes();
+        let passed = |notes: &VecDeque<(u64, StateDigest)>| notes.back().is_some_and(|(at, _)| *at >= index);
+        let notes = tokio::time::timeout(timeout, notes.wait_for(passed)).await.ok()?.ok()?;
+        notes.iter().find(|(at, _)| *at == index).map(|(_, digest)| digest.bytes())
+    }
+
+    /// Makes a snapshot for one reader. It covers `at_least`; without one, everything acknowledged before this call.
+    pub async fn export(&self, at_least: Option<u64>, timeout: Duration) -> Result<Export, ExportError> {
+        self.core.export(at_least, timeout).await
     }
 
     /// Builds a snapshot now, which lets the log be purged up to it.
@@ -296,6 +316,7 @@ async fn start(options: Options, seams: Seams, runtime: Handle) -> Result<(Core,
     crate::statefile::sync_parent(&options.dir).map_err(io("sync the directory's name"))?;
     let fatal = Arc::new(Fatal::new(seams.abort));
     let state = Arc::new(State::open(&options, seams.state_backend, fatal.clone())?);
+    state.on_divergence(seams.diverge);
     let shelf =
         Shelf::open(options.dir.join("snapshots"), options.cluster_id).map_err(io("open the snapshots"))?;
     let interval = Duration::from_millis(options.flush_interval_ms);
@@ -355,6 +376,7 @@ async fn start(options: Options, seams: Seams, runtime: Handle) -> Result<(Core,
         queue,
         reads,
         runtime,
+        incoming: tokio::sync::Mutex::new(()),
     };
     Ok((core, flusher))
 }

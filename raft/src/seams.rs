@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use clawhive_proto::Proposal;
 
+use crate::audit::DivergeHook;
 use crate::disk::{Disk, RealDisk};
 use crate::statefile::Backend;
 use crate::transport::Transport;
@@ -26,6 +27,7 @@ pub struct Seams {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) abort: AbortHook,
+    pub(crate) diverge: DivergeHook,
     pub(crate) prepare: PrepareHook,
     /// Where the log lives.
     pub(crate) disk: Arc<dyn Disk>,
@@ -40,6 +42,7 @@ impl Seams {
             transport,
             clock,
             abort: Arc::new(abort_process),
+            diverge: Arc::new(|out| abort_process(&out.divergence.to_string())),
             prepare: Arc::new(|proposal| proposal),
             disk: Arc::new(RealDisk),
             state_backend: None,
@@ -57,6 +60,14 @@ impl Seams {
     #[must_use]
     pub fn with_abort(mut self, abort: AbortHook) -> Seams {
         self.abort = abort;
+        self
+    }
+
+    /// Replaces what happens when the state of this replica is found to be wrong; without it the process ends. After the
+    /// hook was called the replica applies and answers nothing more, and is to be rebuilt.
+    #[must_use]
+    pub fn with_diverge(mut self, diverge: DivergeHook) -> Seams {
+        self.diverge = diverge;
         self
     }
 

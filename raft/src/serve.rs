@@ -1,33 +1,20 @@
 //! Answers to peers.
 
-use std::io::{self, Write};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use bytes::Bytes;
 use clawhive_proto::FrameKind;
-use clawhive_proto::prost::Message;
 use futures::StreamExt;
-use futures::stream::{self, BoxStream};
-use openraft::Snapshot;
+use futures::stream::BoxStream;
 
-use crate::codec::{self, DecodeError};
+use crate::codec::DecodeError;
 use crate::error::HandleError;
-use crate::machine;
 use crate::replica::Core;
-use crate::snapshot::{Reader, SnapshotError};
-use crate::statefile::remove_if_there;
-use crate::types::{SnapshotMeta, Vote};
-use crate::wire::{self, WireSnapshotStart};
+use crate::wire;
 
-/// Names for snapshots that come in.
-static INCOMING: AtomicU64 = AtomicU64::new(0);
-
-fn malformed(error: DecodeError) -> HandleError {
+pub(crate) fn malformed(error: DecodeError) -> HandleError {
     HandleError::Malformed(error.to_string())
 }
 
-fn stopped<E>(_: E) -> HandleError {
+pub(crate) fn stopped<E>(_: E) -> HandleError {
     HandleError::Shutdown
 }
 
@@ -58,6 +45,7 @@ impl Core {
                 Ok(wire::transfer_reply(&reply))
             }
             FrameKind::Propose => self.answer_propose(payload).await.map_err(malformed),
+            FrameKind::SnapshotOffer => self.answer_offer(payload).await,
             FrameKind::ReadIndex => Ok(self.answer_read_index(&payload).await),
             other => Err(HandleError::Kind(other.into())),
         }
@@ -91,74 +79,4 @@ impl Core {
             Err(_) => Err(HandleError::Shutdown),
         }))
     }
-
-    pub(crate) async fn handle_snapshot(
-        &self,
-        chunks: BoxStream<'static, io::Result<Bytes>>,
-    ) -> Result<Bytes, HandleError> {
-        let path = self.shelf.scratch(&format!("incoming-{}.snap", INCOMING.fetch_add(1, Ordering::Relaxed)));
-        let taken = self.take_snapshot(chunks, path.clone()).await;
-        let answer = match taken {
-            Ok((vote, meta)) => self.install(vote, meta, path.clone()).await,
-            Err(error) => Err(error),
-        };
-        // Once installed it has another name.
-        let _cleaned_at_next_start = remove_if_there(&path);
-        answer
-    }
-
-    async fn install(&self, vote: Vote, meta: SnapshotMeta, path: PathBuf) -> Result<Bytes, HandleError> {
-        let snapshot = machine::received(path).map_err(|error| HandleError::Snapshot(error.to_string()))?;
-        let reply =
-            self.raft.install_full_snapshot(vote, Snapshot { meta, snapshot }).await.map_err(stopped)?;
-        Ok(wire::snapshot_reply(&reply.vote))
-    }
-
-    /// Writes the chunks to `path` and checks the whole.
-    async fn take_snapshot(
-        &self,
-        mut chunks: BoxStream<'static, io::Result<Bytes>>,
-        path: PathBuf,
-    ) -> Result<(Vote, SnapshotMeta), HandleError> {
-        let refused = |error: &dyn std::fmt::Display| HandleError::Snapshot(error.to_string());
-        let first = match chunks.next().await {
-            Some(Ok(first)) => first,
-            Some(Err(error)) => return Err(refused(&error)),
-            None => return Err(HandleError::Malformed("an empty snapshot".to_owned())),
-        };
-        let start = WireSnapshotStart::decode(first).map_err(|error| malformed(error.into()))?;
-        let vote: Vote = start.vote.ok_or_else(|| malformed(codec::missing("vote")))?.into();
-        self.reach.heard(vote.leader_id.node_id);
-        let mut file = std::fs::File::create(&path).map_err(|error| refused(&error))?;
-        let mut left = start.bytes;
-        let mut chunks = chunks.chain(stream::empty());
-        while let Some(chunk) = chunks.next().await {
-            let chunk = chunk.map_err(|error| refused(&error))?;
-            left = left
-                .checked_sub(chunk.len() as u64)
-                .ok_or_else(|| refused(&"it is longer than announced"))?;
-            self.reach.heard(vote.leader_id.node_id);
-            file = blocking(move || file.write_all(&chunk).map(|()| file)).await?;
-        }
-        if left > 0 {
-            return Err(refused(&"it ends early"));
-        }
-        let cluster_id = *self.shelf.cluster_id();
-        let meta = blocking(move || {
-            file.sync_all()?;
-            let checked = std::fs::File::open(&path)
-                .map_err(SnapshotError::from)
-                .and_then(|file| Reader::open(file, &cluster_id)?.verify());
-            checked.map_err(io::Error::other)
-        })
-        .await?;
-        Ok((vote, meta))
-    }
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> Result<T, HandleError> {
-    let done = tokio::task::spawn_blocking(work).await.map_err(stopped)?;
-    done.map_err(|error| HandleError::Snapshot(error.to_string()))
 }

@@ -9,12 +9,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use clawhive_proto::command::Kind;
 use clawhive_proto::prost::Message;
 use clawhive_proto::{Entry, Outcomes};
 use clawhive_statemachine::Touched;
 use openraft::EntryPayload;
 use tokio::sync::watch;
 
+use crate::audit::{Audit, DivergeHook};
+use crate::digest::{Reading, StateDigest, Tally};
 use crate::error::OpenError;
 use crate::fatal::Fatal;
 use crate::feed::{Feed, FeedSender};
@@ -24,6 +27,7 @@ use crate::overlay::{Batch, Layer, merge};
 use crate::statefile::{Backend, Facts, Opening, Owner, RawRow, Rows, StateFile};
 use crate::types::{LogEntry, LogId, OutcomeBytes, StoredMembership};
 use crate::view::{Moment, View};
+use digests::{Mark, take_digests};
 
 /// The state file's name in the replica's directory.
 pub(crate) const STATE_FILE: &str = "state.redb";
@@ -46,7 +50,10 @@ pub(crate) struct State {
     log: OnceLock<LogStore>,
     live: Mutex<Live>,
     /// Held for the length of a commit, and while a snapshot's file takes the place of the old one.
-    file: Mutex<StateFile>,
+    file: Mutex<Held>,
+    pub(crate) audit: Audit,
+    /// Who is told that this state is wrong; nobody: the replica dies of it.
+    diverge: OnceLock<DivergeHook>,
     view: ArcSwap<View>,
     feed: FeedSender,
     durable: watch::Sender<Option<LogId>>,
@@ -63,6 +70,12 @@ pub(crate) struct Orders {
     pub(crate) stop: bool,
 }
 
+/// The file, and what its rows add up to.
+struct Held {
+    file: StateFile,
+    tally: Tally,
+}
+
 /// The newest state, in parts.
 struct Live {
     active: Layer,
@@ -73,6 +86,8 @@ struct Live {
     facts: Facts,
     /// The facts that `disk` was committed with.
     disk_facts: Facts,
+    /// Digests that the next flush is to take.
+    marks: Vec<Mark>,
 }
 
 impl Live {
@@ -88,6 +103,18 @@ impl Live {
     fn bytes(&self) -> usize {
         self.active.bytes + self.frozen.as_ref().map_or(0, |layer| layer.bytes)
     }
+}
+
+/// What a batch came to so far.
+#[derive(Default)]
+struct Seen {
+    outcomes: Vec<OutcomeBytes>,
+    touched: Touched,
+    membership: Option<StoredMembership>,
+    /// The entry that asked for a digest.
+    mark: Option<u64>,
+    /// Digests that the cluster agreed on.
+    expected: Vec<(u64, StateDigest)>,
 }
 
 /// What applying a batch gave.
@@ -130,7 +157,9 @@ impl State {
             disk,
             facts: facts.clone(),
             disk_facts: facts.clone(),
+            marks: Vec::new(),
         };
+        let tally = Tally { total: facts.digest, reading: Some(Reading::default()) };
         Ok(State {
             path,
             opening,
@@ -143,7 +172,9 @@ impl State {
             log: OnceLock::new(),
             view: ArcSwap::new(live.view()),
             live: Mutex::new(live),
-            file: Mutex::new(file),
+            file: Mutex::new(Held { file, tally }),
+            audit: Audit::new(),
+            diverge: OnceLock::new(),
             feed: FeedSender::new(facts.applied.map_or(0, |id| id.index)),
             durable: watch::Sender::new(facts.applied),
             orders: Mutex::default(),
@@ -190,46 +221,66 @@ impl State {
             live = self.room.wait(live).unwrap_or_else(PoisonError::into_inner);
             self.fatal.check()?;
         }
-        let Live { active, frozen, disk, facts, .. } = &mut *live;
-        let mut batch = Batch::new(active, frozen.as_ref(), disk);
-        let mut touched = Touched::NONE;
-        let mut outcomes = Vec::with_capacity(entries.len());
-        let mut membership = None;
-        for entry in entries {
-            outcomes.push(match &entry.payload {
-                EntryPayload::Blank => OutcomeBytes::default(),
-                EntryPayload::Membership(change) => {
-                    membership = Some(StoredMembership::new(Some(entry.log_id), change.clone()));
-                    touched.add(Touched::NODES);
-                    OutcomeBytes::default()
-                }
-                EntryPayload::Normal(data) => {
-                    let (outcome, more) = self.apply_one(&mut batch, entry.log_id.index, &data.0)?;
-                    touched.add(more);
-                    outcome
-                }
-            });
+        let mut seen = Seen { outcomes: Vec::with_capacity(entries.len()), ..Seen::default() };
+        let mut rest = entries;
+        while !rest.is_empty() {
+            let Live { active, frozen, disk, .. } = &mut *live;
+            let mut batch = Batch::new(active, frozen.as_ref(), disk);
+            let part = self.apply_part(&mut batch, rest, &mut seen)?;
+            let written = batch.finish();
+            merge(written, active, frozen.as_ref(), disk);
+            // A failed read gave "nothing there" above: what was computed from it must not be seen.
+            self.fatal.check()?;
+            if let Some(index) = seen.mark.take() {
+                let layer = live.active.clone();
+                live.marks.push(Mark { index, layer });
+            }
+            rest = &rest[part..];
         }
-        let written = batch.finish();
-        merge(written, active, frozen.as_ref(), disk);
-        // A failed read gave "nothing there" above: what was computed from it must not be seen.
-        self.fatal.check()?;
         if let Some(last) = entries.last() {
-            facts.applied = Some(last.log_id);
+            live.facts.applied = Some(last.log_id);
         }
-        if let Some(membership) = membership {
-            facts.membership = membership;
+        if let Some(membership) = seen.membership {
+            live.facts.membership = membership;
         }
         live.active_entries += entries.len() as u64;
-        let due =
-            live.active_entries >= self.bounds.flush_entries || live.active.bytes >= self.bounds.bytes / 2;
+        let due = live.active_entries >= self.bounds.flush_entries
+            || live.active.bytes >= self.bounds.bytes / 2
+            || !live.marks.is_empty();
+        let Seen { outcomes, touched, expected, .. } = seen;
         let tick = (live.facts.applied.map_or(0, |id| id.index), touched);
         self.view.store(live.view());
         drop(live);
         if due {
             self.order_flush();
         }
+        for (index, digest) in expected {
+            if let Some(found) = self.audit.expect(index, digest) {
+                self.diverged(&found);
+            }
+        }
+        self.fatal.check()?;
         Ok(AppliedBatch { outcomes, tick })
+    }
+
+    /// Applies entries up to the first that asks for a digest of the state right after it, and says how many.
+    fn apply_part(&self, batch: &mut Batch<'_>, entries: &[LogEntry], seen: &mut Seen) -> io::Result<usize> {
+        for (position, entry) in entries.iter().enumerate() {
+            let outcome = match &entry.payload {
+                EntryPayload::Blank => OutcomeBytes::default(),
+                EntryPayload::Membership(change) => {
+                    seen.membership = Some(StoredMembership::new(Some(entry.log_id), change.clone()));
+                    seen.touched.add(Touched::NODES);
+                    OutcomeBytes::default()
+                }
+                EntryPayload::Normal(data) => self.apply_one(batch, entry.log_id.index, &data.0, seen)?,
+            };
+            seen.outcomes.push(outcome);
+            if seen.mark.is_some() {
+                return Ok(position + 1);
+            }
+        }
+        Ok(entries.len())
     }
 
     fn apply_one(
@@ -237,7 +288,8 @@ impl State {
         batch: &mut Batch<'_>,
         index: u64,
         bytes: &Bytes,
-    ) -> io::Result<(OutcomeBytes, Touched)> {
+        seen: &mut Seen,
+    ) -> io::Result<OutcomeBytes> {
         let halt = |reason: String| {
             self.fatal.raise(format!("entry {index}: {reason}"));
             io::Error::other(reason)
@@ -246,9 +298,20 @@ impl State {
             Entry::decode(bytes.clone()).map_err(|error| halt(format!("can't be decoded: {error}")))?;
         let applied =
             clawhive_statemachine::apply(batch, index, &entry).map_err(|reason| halt(reason.to_string()))?;
+        for command in &entry.commands {
+            match &command.kind {
+                Some(Kind::TakeDigest(_)) => seen.mark = Some(index),
+                Some(Kind::StateDigest(it)) => {
+                    let digest = StateDigest::from_bytes(&it.digest);
+                    seen.expected.extend(digest.map(|digest| (it.at_index, digest)));
+                }
+                _ => {}
+            }
+        }
+        seen.touched.add(applied.touched);
         let first_index = applied.first_index.unwrap_or(0);
         let outcomes = Outcomes { outcomes: applied.outcomes, first_index }.encode_to_vec();
-        Ok((OutcomeBytes(outcomes.into()), applied.touched))
+        Ok(OutcomeBytes(outcomes.into()))
     }
 
     /// Answers a visible batch, then wakes the feed's readers.
@@ -269,22 +332,33 @@ impl State {
         let _ = self.log.set(log);
     }
 
+    /// Names who is told when this state is found to be wrong. Called once, at start.
+    pub(crate) fn on_divergence(&self, hook: DivergeHook) {
+        // A second call would change nothing.
+        let _ = self.diverge.set(hook);
+    }
+
     /// Moves everything applied so far to disk in one commit. Called by the flusher, and by whoever can't wait for it.
     pub(crate) fn flush(&self) -> io::Result<()> {
-        let file = lock(&self.file);
+        let mut held = lock(&self.file);
+        let Held { file, tally } = &mut *held;
         self.fatal.check()?;
-        let (rows, facts) = {
+        let (rows, mut facts, marks, before) = {
             let mut live = lock(&self.live);
             if live.active_entries == 0 {
                 return Ok(());
             }
+            let marks = std::mem::take(&mut live.marks);
+            let before = live.disk.clone();
             let active = std::mem::take(&mut live.active);
             let rows = active.rows.clone();
             live.frozen = Some(active);
             live.frozen_entries = std::mem::take(&mut live.active_entries);
             self.view.store(live.view());
-            (rows, live.facts.clone())
+            (rows, live.facts.clone(), marks, before)
         };
+        let digests = take_digests(tally, &before, marks);
+        drop(before);
         // openraft applies what is committed, which this node's own log may have accepted but not yet synced. State on
         // disk must not be ahead of the log on disk.
         if let Some(log) = self.log.get()
@@ -294,7 +368,7 @@ impl State {
             self.room.notify_all();
             return self.fatal.check();
         }
-        let disk = file.commit(rows.iter(), &facts).and_then(|()| file.rows());
+        let disk = file.commit(rows.iter(), &mut facts, tally).and_then(|()| file.rows());
         let disk = match disk {
             Ok(disk) => disk,
             Err(error) => {
@@ -314,6 +388,11 @@ impl State {
         }
         self.room.notify_all();
         self.durable.send_replace(facts.applied);
+        for (index, digest) in digests {
+            if let Some(found) = self.audit.note(index, digest) {
+                self.diverged(&found);
+            }
+        }
         Ok(())
     }
 
@@ -328,19 +407,20 @@ impl State {
     /// then nothing has changed; afterwards everything has.
     pub(crate) fn replace(
         &self,
-        facts: Facts,
+        mut facts: Facts,
         next: impl FnMut() -> io::Result<Option<RawRow>>,
     ) -> io::Result<()> {
-        let mut file = lock(&self.file);
+        let mut held = lock(&self.file);
         self.fatal.check()?;
         let new = StateFile::scratch(&self.path, &self.opening).map_err(io::Error::other)?;
-        new.fill(&facts, next).map_err(|error| match error {
+        new.fill(&mut facts, next).map_err(|error| match error {
             redb::Error::Io(error) => error,
             other => io::Error::other(other),
         })?;
         let disk = new.rows().map_err(io::Error::other)?;
         new.adopt(&self.path)?;
-        *file = new;
+        *held = Held { file: new, tally: Tally { total: facts.digest, reading: None } };
+        self.audit.forget();
         {
             let mut live = lock(&self.live);
             *live = Live {
@@ -351,6 +431,7 @@ impl State {
                 disk,
                 facts: facts.clone(),
                 disk_facts: facts.clone(),
+                marks: Vec::new(),
             };
             self.view.store(live.view());
         }
@@ -361,6 +442,7 @@ impl State {
     }
 }
 
+mod digests;
 #[cfg(test)]
 mod power;
 #[cfg(test)]

@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use clawhive_statemachine::Value;
+use clawhive_statemachine::{Table, Value};
 use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, TableDefinition};
 
 use crate::codec;
+use crate::digest::{StateDigest, Tally};
 use crate::error::OpenError;
 use crate::fatal::Fatal;
 use crate::merge::Slot;
@@ -37,6 +38,8 @@ pub(crate) struct Facts {
     pub(crate) applied: Option<LogId>,
     /// The newest membership up to there.
     pub(crate) membership: StoredMembership,
+    /// Of the rows; none when nobody has added them up yet.
+    pub(crate) digest: Option<StateDigest>,
 }
 
 /// Whose state it is.
@@ -148,6 +151,7 @@ impl StateFile {
                     facts.insert("format", ours.0.as_slice())?;
                     facts.insert("cluster", ours.1.as_slice())?;
                     facts.insert("node", ours.2.as_slice())?;
+                    facts.insert("digest", stored_digest(StateDigest::default(), None).as_slice())?;
                     Ok(())
                 })
                 .map_err(|error| broken("create", error)),
@@ -167,35 +171,42 @@ impl StateFile {
         Ok(())
     }
 
-    /// Rows and facts in one durable commit.
+    /// Rows and facts in one durable commit. The tally follows what was really on disk before; the facts get its total.
     pub(crate) fn commit<'a>(
         &self,
         rows: impl Iterator<Item = (&'a RowKey, &'a Slot)>,
-        facts: &Facts,
+        facts: &mut Facts,
+        tally: &mut Tally,
     ) -> Result<(), redb::Error> {
         self.write(|transaction| {
             let mut table = transaction.open_table(ROWS)?;
             for (key, slot) in rows {
-                match slot {
-                    Some(value) => drop(table.insert(&**key, &**value)?),
-                    None => drop(table.remove(&**key)?),
-                }
+                let new = slot.as_deref();
+                let old = match new {
+                    Some(value) => table.insert(&**key, value)?,
+                    None => table.remove(&**key)?,
+                };
+                tally.change(key, old.as_ref().map(|guard| guard.value()), new);
             }
+            facts.digest = tally.total;
             put_facts(transaction, facts)
         })
     }
 
-    /// Fills a new file with rows that come in order, in one durable commit.
+    /// Fills a new file with rows that come in order, in one durable commit. The facts get their digest.
     pub(crate) fn fill(
         &self,
-        facts: &Facts,
+        facts: &mut Facts,
         mut next: impl FnMut() -> io::Result<Option<RawRow>>,
     ) -> Result<(), redb::Error> {
         self.write(|transaction| {
             let mut table = transaction.open_table(ROWS)?;
+            let mut digest = StateDigest::default();
             while let Some((place, value)) = next()? {
+                digest.add(&place, &value);
                 table.insert(place.as_slice(), value.as_slice())?;
             }
+            facts.digest = Some(digest);
             put_facts(transaction, facts)
         })
     }
@@ -208,14 +219,18 @@ impl StateFile {
         };
         let applied = fact("applied").map_err(|error| broken("read", error))?;
         let membership = fact("membership").map_err(|error| broken("read", error))?;
+        let digest = fact("digest").map_err(|error| broken("read", error))?;
         let decoded = |what| move |error| broken(what, error);
+        let applied =
+            applied.map(|bytes| codec::decode_log_id(&bytes)).transpose().map_err(decoded("applied"))?;
         Ok(Facts {
-            applied: applied.map(|b| codec::decode_log_id(&b)).transpose().map_err(decoded("applied"))?,
+            applied,
             membership: membership
                 .map(|bytes| codec::decode_stored_membership(&bytes))
                 .transpose()
                 .map_err(decoded("membership"))?
                 .unwrap_or_default(),
+            digest: digest.and_then(|bytes| read_digest(&bytes, applied)),
         })
     }
 
@@ -232,7 +247,23 @@ fn put_facts(transaction: &redb::WriteTransaction, facts: &Facts) -> Result<(), 
         table.insert("applied", codec::encode_log_id(applied).as_slice())?;
     }
     table.insert("membership", codec::encode_stored_membership(&facts.membership).as_slice())?;
+    match facts.digest {
+        Some(digest) => drop(table.insert("digest", stored_digest(digest, facts.applied).as_slice())?),
+        None => drop(table.remove("digest")?),
+    }
     Ok(())
+}
+
+/// A digest with the entry it is of: a version that knows no digests leaves one behind that is of an older state.
+fn stored_digest(digest: StateDigest, applied: Option<LogId>) -> Vec<u8> {
+    let mut bytes = digest.bytes().to_vec();
+    bytes.extend(applied.map_or(0, |id| id.index).to_be_bytes());
+    bytes
+}
+
+fn read_digest(bytes: &[u8], applied: Option<LogId>) -> Option<StateDigest> {
+    let (digest, index) = bytes.split_at_checked(16)?;
+    (index == applied.map_or(0, |id| id.index).to_be_bytes()).then(|| StateDigest::from_bytes(digest))?
 }
 
 fn scratch_path(path: &Path) -> PathBuf {
@@ -293,7 +324,19 @@ impl Rows {
 
     /// Every row, in order, for dumps.
     pub(crate) fn all(&self) -> Option<DiskRange> {
-        self.range((Bound::Unbounded, Bound::Unbounded), false)
+        self.after(None)
+    }
+
+    /// Every row behind a place, in order.
+    pub(crate) fn after(&self, place: Option<&[u8]>) -> Option<DiskRange> {
+        let from = place.map_or(Bound::Unbounded, Bound::Excluded);
+        match self.0.table.range::<&[u8]>((from, Bound::Unbounded)) {
+            Ok(range) => Some(DiskRange { range, back: false, rows: self.clone() }),
+            Err(error) => {
+                self.0.fatal.raise(format!("reading the state failed: {error}"));
+                None
+            }
+        }
     }
 }
 
@@ -315,6 +358,58 @@ impl DiskRange {
             }
         }
     }
+}
+
+/// Flips a bit in the value of a row of a closed state file, as a bad disk would; with `hide`, as if it had been written
+/// like this. For tests of what finds it.
+#[doc(hidden)]
+pub fn damage_row(path: &Path, skip: usize, hide: bool) -> Result<(), OpenError> {
+    let wrong = |error: redb::Error| broken("damage", error);
+    let db = Database::open(path).map_err(|error| broken("open", error))?;
+    let change = || -> Result<(), redb::Error> {
+        let transaction = db.begin_write()?;
+        {
+            let mut table = transaction.open_table(ROWS)?;
+            let found = redb::ReadableTable::iter(&table)?
+                .filter_map(Result::ok)
+                .map(|(place, value)| (place.value().to_vec(), value.value().to_vec()))
+                .filter(|(place, value)| {
+                    let table = Table::from_number(place[0]);
+                    // What is only text or bytes to everyone, so that the damage is not found by a row that can't be read.
+                    matches!(table, Some(Table::Keys | Table::Requests)) && value.len() > 8
+                })
+                .nth(skip);
+            if let Some((place, mut value)) = found {
+                let old = value.clone();
+                let middle = value.len() / 2;
+                value[middle] ^= 1;
+                table.insert(place.as_slice(), value.as_slice())?;
+                let mut facts = transaction.open_table(FACTS)?;
+                let stored = redb::ReadableTable::get(&facts, "digest")?.map(|bytes| bytes.value().to_vec());
+                if let Some((digest, index)) = stored.as_ref().and_then(|bytes| bytes.split_at_checked(16))
+                    && hide
+                {
+                    let mut tally = Tally { total: StateDigest::from_bytes(digest), reading: None };
+                    tally.change(&place, Some(&old), Some(&value));
+                    let mut bytes = tally.total.map_or_else(Vec::new, |total| total.bytes().to_vec());
+                    bytes.extend_from_slice(index);
+                    facts.insert("digest", bytes.as_slice())?;
+                }
+            }
+        }
+        transaction.commit()?;
+        Ok(())
+    };
+    change().map_err(wrong)
+}
+
+/// Makes a digest look as one that an older version left behind.
+#[cfg(test)]
+pub(crate) fn forget_digest(path: &Path) {
+    let db = Database::open(path).unwrap();
+    let transaction = db.begin_write().unwrap();
+    transaction.open_table(FACTS).unwrap().insert("digest", [7; 24].as_slice()).unwrap();
+    transaction.commit().unwrap();
 }
 
 /// A boxed backend is a backend.

@@ -1,5 +1,6 @@
 //! What a replica knows about itself and the cluster, as a watch.
 
+use crate::audit::Digest;
 use crate::transport::Peer;
 
 /// Where a replica stands. A copy of the moment; the watch tells of changes.
@@ -39,4 +40,6 @@ pub struct Status {
     /// Since it was opened, this node has caught up with what the cluster had committed: its stale reads no longer go
     /// back behind what it served before.
     pub recovered: bool,
+    /// The newest digest of the state here.
+    pub digest: Option<Digest>,
 }

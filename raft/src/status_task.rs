@@ -114,6 +114,7 @@ impl Observer {
             members: membership.nodes().map(|(id, node)| Peer { id: *id, addr: node.addr.clone() }).collect(),
             quorum_ok,
             recovered: *self.recovered.borrow(),
+            digest: self.state.audit.newest(),
         };
         (status, leads && !ready)
     }

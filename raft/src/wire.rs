@@ -95,14 +95,45 @@ pub(crate) struct WireTransferReply {
     last_log_id: Option<WireLogId>,
 }
 
+/// Asks how much of a snapshot is there already.
+#[derive(Clone, PartialEq, Message)]
+#[prost(prost_path = "clawhive_proto::prost")]
+pub(crate) struct WireOffer {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) id: Vec<u8>,
+    /// Of the whole.
+    #[prost(uint64, tag = "2")]
+    pub(crate) bytes: u64,
+}
+
+/// How much there is, and its SHA-256.
+#[derive(Clone, PartialEq, Message)]
+#[prost(prost_path = "clawhive_proto::prost")]
+pub(crate) struct WireOfferReply {
+    #[prost(uint64, tag = "1")]
+    pub(crate) offset: u64,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) hash: Vec<u8>,
+}
+
 /// The first chunk of a snapshot's transfer; the file follows.
 #[derive(Clone, PartialEq, Message)]
 #[prost(prost_path = "clawhive_proto::prost")]
 pub(crate) struct WireSnapshotStart {
     #[prost(message, optional, tag = "1")]
     pub(crate) vote: Option<WireVote>,
+    /// Of the whole file.
     #[prost(uint64, tag = "2")]
     pub(crate) bytes: u64,
+    /// As in the offer; empty from a sender that has made none.
+    #[prost(bytes = "vec", tag = "3")]
+    pub(crate) id: Vec<u8>,
+    /// The chunks begin here.
+    #[prost(uint64, tag = "4")]
+    pub(crate) offset: u64,
+    /// Before each chunk stands its CRC32.
+    #[prost(bool, tag = "5")]
+    pub(crate) checked: bool,
 }
 
 /// A forwarded proposal, and how long its proposer waits.
@@ -248,4 +279,26 @@ pub(crate) fn snapshot_reply(vote: &Vote) -> Bytes {
 
 pub(crate) fn read_snapshot_reply(bytes: Bytes) -> Result<Vote, DecodeError> {
     Ok(WireVote::decode(bytes)?.into())
+}
+
+/// A part of a snapshot with its checksum before it.
+pub(crate) fn chunk(bytes: &[u8]) -> Bytes {
+    let mut chunk = Vec::with_capacity(4 + bytes.len());
+    chunk.extend(crc32fast::hash(bytes).to_le_bytes());
+    chunk.extend_from_slice(bytes);
+    chunk.into()
+}
+
+/// The part of a snapshot in a chunk; none when it is not what was sent.
+pub(crate) fn read_chunk(mut chunk: Bytes, checked: bool) -> Option<Bytes> {
+    if checked {
+        if chunk.len() < 4 {
+            return None;
+        }
+        let crc = chunk.split_to(4);
+        if crc32fast::hash(&chunk).to_le_bytes() != crc[..] {
+            return None;
+        }
+    }
+    Some(chunk)
 }

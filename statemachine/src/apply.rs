@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use clawhive_proto::command::Kind;
 use clawhive_proto::outcome::Kind as Answer;
 use clawhive_proto::prost::Message;
-use clawhive_proto::{Command, Entry, Meta, Outcome, Outcomes, RequestRow};
+use clawhive_proto::{Command, Done, Entry, Meta, Outcome, Outcomes, RequestRow};
 
 use crate::halt::{Refusal, Step};
 use crate::work::Work;
@@ -123,6 +123,10 @@ fn dispatch(work: &mut Work<'_>, command: &Command) -> Step<Answer> {
         Some(Kind::AddNode(it)) => command::add_node::apply(work, it),
         Some(Kind::PutKey(it)) => command::put_key::apply(work, it),
         Some(Kind::DeleteKey(it)) => command::delete_key::apply(work, it),
+        // For the replica, not for the state.
+        Some(Kind::TakeDigest(_) | Kind::StateDigest(_)) => Ok(Answer::Done(Done {})),
+        Some(Kind::RestoreCluster(it)) => command::restore_cluster::apply(work, it),
+        Some(Kind::ResumeCluster(_)) => command::resume_cluster::apply(work),
         Some(Kind::RaiseLevel(it)) => command::raise_level::apply(work, it),
         Some(Kind::CheckpointLeases(it)) => command::checkpoint_leases::apply(work, it),
         Some(Kind::FireSchedule(it)) => command::fire_schedule::apply(work, it),

@@ -20,6 +20,8 @@ pub(crate) mod put_workflow;
 pub(crate) mod raise_level;
 pub(crate) mod register_claw;
 pub(crate) mod renew_leases;
+pub(crate) mod restore_cluster;
+pub(crate) mod resume_cluster;
 pub(crate) mod start_task;
 pub(crate) mod submit_run;
 pub(crate) mod suspend_schedule;

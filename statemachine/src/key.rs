@@ -11,6 +11,9 @@ use crate::ids::{AttemptNumber, ClawId, Fence, NodeId, RunId, TaskIndex, Version
 /// The one key of [`crate::Table::Meta`].
 pub const META: [u8; 0] = [];
 
+/// The one key of [`crate::Table::Cluster`].
+pub const CLUSTER: [u8; 0] = [];
+
 /// The highest priority of a run; the ready index holds `TOP_PRIORITY - priority`, so that the best come first.
 pub const TOP_PRIORITY: u32 = 9;
 

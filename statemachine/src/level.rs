@@ -47,13 +47,7 @@ pub fn needed(command: &Command) -> u32 {
             | Kind::PutKey(_)
             | Kind::DeleteKey(_),
         ) => 1,
-        Some(
-            Kind::FireSchedule(_)
-            | Kind::PlanSchedule(_)
-            | Kind::SuspendSchedule(_)
-            | Kind::PauseSchedule(_)
-            | Kind::TriggerSchedule(_),
-        ) => 2,
+        Some(_) => 2,
     }
 }
 
@@ -136,7 +130,7 @@ mod tests {
         let mut task = clawhive_proto::Task::default();
         task.set_delivery(Delivery::StrictSingle);
         let workflow = clawhive_proto::Workflow { tasks: alloc::vec![task], ..Default::default() };
-        let put = PutWorkflow { workflow: Some(workflow), hash: alloc::vec![1] };
+        let put = PutWorkflow { workflow: Some(workflow), hash: alloc::vec![1], ..PutWorkflow::default() };
         let back = clawhive_proto::FailTask { never_started: true, ..Default::default() };
         for kind in [Kind::PutWorkflow(put), Kind::FailTask(back), Kind::CheckpointLeases(Default::default())]
         {

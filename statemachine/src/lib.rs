@@ -21,6 +21,7 @@ mod memory;
 pub mod names;
 pub mod plan;
 pub mod read;
+mod restore;
 mod row;
 mod schedule;
 pub mod state;

@@ -6,15 +6,18 @@ use core::ops::{Bound, ControlFlow};
 
 use crate::{ReadStore, Store, Table, Value};
 
+/// Above the number of every table.
+const NUMBERS: usize = 64;
+
 /// One ordered map per table. Two are equal when they hold the same rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemStore {
-    /// By number.
-    tables: [BTreeMap<Vec<u8>, Value>; Table::NUMBERS],
+    /// By number; some numbers are nobody's.
+    tables: [BTreeMap<Vec<u8>, Value>; NUMBERS],
 }
 
 impl Default for MemStore {
-    fn default() -> MemStore {
+    fn default() -> Self {
         MemStore { tables: core::array::from_fn(|_| BTreeMap::new()) }
     }
 }

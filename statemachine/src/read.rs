@@ -16,8 +16,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use clawhive_proto::prost::Message;
 use clawhive_proto::{
-    AssignmentRow, AttemptRow, ClawRow, IdempotencyRow, KeyRow, Meta, NodeRow, OutputRow, RunRow, SpecRow,
-    TaskRow, VersionRow, WorkflowRow,
+    AssignmentRow, AttemptRow, ClawRow, ClusterRow, IdempotencyRow, KeyRow, Meta, NodeRow, OutputRow, RunRow,
+    SpecRow, TaskRow, VersionRow, WorkflowRow,
 };
 use core::ops::ControlFlow;
 
@@ -62,6 +62,11 @@ fn many<K, R: Message + Default>(
 /// The counters and the last time; all zero in an empty state.
 pub fn meta(view: &dyn ReadStore) -> Meta {
     one(view, Table::Meta, &key::META).unwrap_or_default()
+}
+
+/// What holds for the cluster as a whole.
+pub fn cluster(view: &dyn ReadStore) -> ClusterRow {
+    one(view, Table::Cluster, &key::CLUSTER).unwrap_or_default()
 }
 
 /// A workflow by its name.

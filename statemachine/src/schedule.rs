@@ -365,7 +365,6 @@ pub(crate) fn run_ended(work: &mut Work<'_>, run: RunId) -> Step<()> {
 
 /// Pauses every schedule that there is: what a restored cluster starts with, so that it does not fire beside the one
 /// that the backup was taken of.
-#[allow(dead_code)]
 pub(crate) fn pause_all(work: &mut Work<'_>, reason: &str) -> Step<()> {
     let mut found = Vec::new();
     work.view().scan(Table::Schedules, &[], None, &mut |key, value| {

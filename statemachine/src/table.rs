@@ -54,6 +54,8 @@ pub enum Table {
     Active = 24,
     /// (namespace, key) -> KeyRow.
     Keys = 25,
+    /// One row: what holds for the cluster as a whole. Key: empty.
+    Cluster = 28,
     /// (namespace, workflow, schedule) -> ScheduleRow.
     Schedules = 34,
     /// (due, namespace, workflow, schedule) -> (): what is to be fired or, due at 0, to be planned.
@@ -66,7 +68,7 @@ pub enum Table {
 
 impl Table {
     /// Every table, in the order of numbers.
-    pub const ALL: [Table; 29] = [
+    pub const ALL: [Table; 30] = [
         Table::Meta,
         Table::Workflows,
         Table::Versions,
@@ -92,14 +94,12 @@ impl Table {
         Table::Finished,
         Table::Active,
         Table::Keys,
+        Table::Cluster,
         Table::Schedules,
         Table::ScheduleDue,
         Table::Occurrences,
         Table::OccurrenceExpiry,
     ];
-
-    /// Above every number; those of tables have gaps.
-    pub(crate) const NUMBERS: usize = 64;
 
     /// Its fixed number.
     pub const fn number(self) -> u8 {

@@ -10,7 +10,8 @@ use clawhive_proto::backlog_row::Kind as Backlog;
 use clawhive_proto::bytes::Bytes;
 use clawhive_proto::prost::Message;
 use clawhive_proto::{
-    BacklogRow, ClawRow, Event, EventBatch, EventKind, Meta, Reason, RejectionCode, RunRow, TaskRow,
+    BacklogRow, ClawRow, ClusterRow, Event, EventBatch, EventKind, Meta, Reason, RejectionCode, RunRow,
+    TaskRow,
 };
 
 use crate::halt::{Step, broken, rejected};
@@ -183,6 +184,19 @@ impl<'a> Work<'a> {
 
     pub fn put_claw(&mut self, claw: ClawId, row: ClawRow) {
         self.claws.rows.insert(claw.0, Cached { row, changed: true });
+    }
+
+    /// The claw holds nothing any more.
+    pub fn delete_claw(&mut self, claw: ClawId) {
+        self.touched.add(Touched::CLAWS);
+        self.claws.rows.remove(&claw.0);
+        self.store.delete(Table::Claws, &key::claw(claw));
+    }
+
+    /// True in a restored cluster that was not resumed: nothing starts.
+    pub fn suspended(&self) -> Step<bool> {
+        let cluster: Option<ClusterRow> = self.get(Table::Cluster, &key::CLUSTER)?;
+        Ok(cluster.is_some_and(|row| row.suspended))
     }
 
     /// A task that must exist.

@@ -309,4 +309,32 @@ impl Clawhive for Fake {
         self.meet(&[]).await?;
         Ok(Response::new(GetKeyResponse::default()))
     }
+
+    type SaveSnapshotStream = BoxStream<'static, Result<SnapshotChunk, Status>>;
+
+    async fn save_snapshot(
+        &self,
+        _request: Request<SaveSnapshotRequest>,
+    ) -> Result<Response<Self::SaveSnapshotStream>, Status> {
+        self.meet(&[]).await?;
+        let first = SnapshotChunk { total_bytes: 3, applied_index: 9, ..Default::default() };
+        let rest = SnapshotChunk { data: "abc".into(), ..Default::default() };
+        Ok(Response::new(stream::iter([Ok(first), Ok(rest)]).boxed()))
+    }
+
+    async fn check_digests(
+        &self,
+        request: Request<CheckDigestsRequest>,
+    ) -> Result<Response<CheckDigestsResponse>, Status> {
+        self.meet(&request.into_inner().request_id).await?;
+        Ok(Response::new(CheckDigestsResponse { log_index: 7, equal: true, nodes: Vec::new() }))
+    }
+
+    async fn resume_cluster(
+        &self,
+        request: Request<ResumeClusterRequest>,
+    ) -> Result<Response<ResumeClusterResponse>, Status> {
+        self.meet(&request.into_inner().request_id).await?;
+        Ok(Response::new(ResumeClusterResponse { resumed: true }))
+    }
 }

@@ -71,11 +71,8 @@ pub async fn run(options: &Options) -> Result<Exit> {
     });
     if !peer_gaps.is_empty() {
         report["etcd"] = figures(&mut peer_gaps);
-        let ratio = |of: fn(&[Duration]) -> Duration| {
-            let ratio = of(&own_gaps).as_secs_f64() / of(&peer_gaps).as_secs_f64();
-            json!((ratio * 100.0).round() / 100.0)
-        };
-        report["ratio_median"] = ratio(median);
+        let ratio = median(&own_gaps).as_secs_f64() / median(&peer_gaps).as_secs_f64();
+        report["ratio_median"] = json!((ratio * 100.0).round() / 100.0);
     }
     println!("{}", serde_json::to_string_pretty(&report)?);
     Ok(match (watched, disturbed.is_empty()) {

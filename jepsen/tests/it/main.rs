@@ -5,5 +5,6 @@ mod leases;
 mod recorded;
 mod schedules;
 mod simulation;
+mod snapshots;
 mod support;
 mod three_nodes;

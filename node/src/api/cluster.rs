@@ -52,6 +52,7 @@ pub(super) async fn nodes(ctx: &Context) -> ClusterStatusResponse {
         reachable: count(reachable),
         nodes: shown,
         node: ctx.me.node,
+        suspended: read::cluster(&view).suspended,
         scheduler,
         level: clawhive_statemachine::level::current(&view),
     }
@@ -99,6 +100,8 @@ fn node(
         slots: claw.slots,
         running: claw.used,
         labels: claw.labels,
+        digest_index: answer.map_or(0, |answer| answer.digest_index),
+        digest: answer.map_or_else(Vec::new, |answer| answer.digest.clone()),
         row: Some(row),
         skew_ms: 0,
     }

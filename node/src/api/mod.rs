@@ -2,6 +2,7 @@
 //!
 //! Must not: take a business decision (that is `apply`), or keep state between calls.
 
+mod backup;
 mod check;
 mod clocks;
 mod cluster;
@@ -20,12 +21,14 @@ use std::time::Duration;
 
 use clawhive_proto::clawhive_server::{Clawhive, ClawhiveServer};
 use clawhive_proto::{
-    CancelRunRequest, CancelRunResponse, ClusterStatusRequest, ClusterStatusResponse, EventView,
-    GetKeyRequest, GetKeyResponse, GetRunRequest, GetScheduleRequest, ListEventsRequest, ListNodesRequest,
-    ListNodesResponse, ListRunsRequest, ListRunsResponse, ListSchedulesRequest, ListSchedulesResponse,
-    LogChunk, MAX_MESSAGE_BYTES, PauseScheduleRequest, PutKeyRequest, PutKeyResponse, PutWorkflowRequest,
-    PutWorkflowResponse, ReadLogsRequest, RunView, ScheduleView, SubmitRunRequest, SubmitRunResponse,
-    SubmitRunsRequest, SubmitRunsResponse, TriggerScheduleRequest, WatchRunRequest,
+    CancelRunRequest, CancelRunResponse, CheckDigestsRequest, CheckDigestsResponse, ClusterStatusRequest,
+    ClusterStatusResponse, EventView, GetKeyRequest, GetKeyResponse, GetRunRequest, GetScheduleRequest,
+    ListEventsRequest, ListNodesRequest, ListNodesResponse, ListRunsRequest, ListRunsResponse,
+    ListSchedulesRequest, ListSchedulesResponse, LogChunk, MAX_MESSAGE_BYTES, PauseScheduleRequest,
+    PutKeyRequest, PutKeyResponse, PutWorkflowRequest, PutWorkflowResponse, ReadLogsRequest,
+    ResumeClusterRequest, ResumeClusterResponse, RunView, SaveSnapshotRequest, ScheduleView, SnapshotChunk,
+    SubmitRunRequest, SubmitRunResponse, SubmitRunsRequest, SubmitRunsResponse, TriggerScheduleRequest,
+    WatchRunRequest,
 };
 use clawhive_raft::View;
 use futures::Stream;
@@ -34,6 +37,7 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::context::Context;
 use error::ApiError;
 
+pub(crate) use backup::snapshot;
 pub(crate) use logs::attempt_log;
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -154,5 +158,21 @@ impl Clawhive for Api {
     async fn get_key(&self, request: Request<GetKeyRequest>) -> Answer<GetKeyResponse> {
         let timeout = check::deadline(request.metadata());
         Ok(Response::new(keys::get(&self.ctx, request.into_inner(), timeout).await?))
+    }
+
+    type SaveSnapshotStream = Items<SnapshotChunk>;
+
+    async fn save_snapshot(&self, _: Request<SaveSnapshotRequest>) -> Answer<Items<SnapshotChunk>> {
+        Ok(Response::new(backup::snapshot(self.ctx.clone(), None)))
+    }
+
+    async fn check_digests(&self, request: Request<CheckDigestsRequest>) -> Answer<CheckDigestsResponse> {
+        let timeout = check::deadline(request.metadata());
+        Ok(Response::new(backup::check_digests(&self.ctx, request.into_inner(), timeout).await?))
+    }
+
+    async fn resume_cluster(&self, request: Request<ResumeClusterRequest>) -> Answer<ResumeClusterResponse> {
+        let timeout = check::deadline(request.metadata());
+        Ok(Response::new(backup::resume(&self.ctx, request.into_inner(), timeout).await?))
     }
 }

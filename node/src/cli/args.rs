@@ -94,6 +94,11 @@ pub(super) enum Verb {
         #[command(subcommand)]
         verb: ClusterVerb,
     },
+    /// Save, look into and restore backups
+    Snapshot {
+        #[command(subcommand)]
+        verb: SnapshotVerb,
+    },
     /// Make workflow files of other tools' files
     Import {
         #[command(subcommand)]
@@ -118,6 +123,61 @@ pub(super) enum ClusterVerb {
         after_help = "Examples:\n  clawhive cluster status\n  clawhive --server 10.0.0.2:7400 cluster status -o json"
     )]
     Status,
+    /// Compare the states of all nodes after one log entry; exit code 1 when one differs or does not answer
+    #[command(after_help = "Examples:\n  clawhive cluster digest\n  clawhive cluster digest -o json")]
+    Digest,
+    /// Let a cluster that was restored from a snapshot start tasks and fire timers
+    #[command(after_help = "Examples:\n  clawhive --server 10.0.0.1:7400 cluster resume")]
+    Resume,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum SnapshotVerb {
+    Save(SnapshotSaveArgs),
+    Inspect(SnapshotInspectArgs),
+    Restore(SnapshotRestoreArgs),
+}
+
+/// Save the whole state of a cluster to a file, while it works on
+///
+/// The file has everything that was acknowledged before, is checked when it has come, and gets its name only then.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  clawhive --server 10.0.0.1:7400 snapshot save backup.snap\n  clawhive snapshot save backup.snap --force -o json"
+)]
+pub(super) struct SnapshotSaveArgs {
+    /// Where to
+    pub(super) file: PathBuf,
+    /// Replace a file that is there
+    #[arg(long)]
+    pub(super) force: bool,
+}
+
+/// Check a snapshot file and say what is in it; no server is needed
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  clawhive snapshot inspect backup.snap\n  clawhive snapshot inspect backup.snap -o json"
+)]
+pub(super) struct SnapshotInspectArgs {
+    /// The file
+    pub(super) file: PathBuf,
+}
+
+/// Make a new cluster of a snapshot file, in an empty directory; no server is needed
+///
+/// The new cluster has an id of its own and one node, so it cannot mix with what is left of the old one. Workflows, runs,
+/// keys, request ids and idempotency keys are as they were; what ran is lost and runs again as its delivery says;
+/// schedules are paused. No task starts before `clawhive cluster resume`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  clawhive snapshot restore backup.snap --data /var/lib/clawhive\n  clawhive server --data /var/lib/clawhive\n  clawhive cluster resume"
+)]
+pub(super) struct SnapshotRestoreArgs {
+    /// The file
+    pub(super) file: PathBuf,
+    /// The data directory of the first node: empty, or not there yet
+    #[arg(long, value_name = "DIR")]
+    pub(super) data: PathBuf,
 }
 
 #[derive(Debug, Subcommand)]

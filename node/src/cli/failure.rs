@@ -127,7 +127,7 @@ impl Failure {
         self.0.exit as u8
     }
 
-    fn document(&self) -> Value {
+    pub(super) fn document(&self) -> Value {
         let mut error = Map::new();
         error.insert("code".into(), json!(self.0.code));
         error.insert("message".into(), json!(self.0.message));

@@ -68,6 +68,15 @@ async fn dispatch(args: &Args, output: &Output) -> Result<Exit, Failure> {
         Verb::Cancel(verb) => verbs::cancel::run(verb, global, output).await,
         Verb::Node { verb: args::NodeVerb::Ls } => verbs::nodes::run(global, output).await,
         Verb::Cluster { verb: args::ClusterVerb::Status } => verbs::cluster::run(global, output).await,
+        Verb::Cluster { verb: args::ClusterVerb::Digest } => verbs::digest::run(global, output).await,
+        Verb::Cluster { verb: args::ClusterVerb::Resume } => verbs::cluster::resume(global, output).await,
+        Verb::Snapshot { verb: args::SnapshotVerb::Save(verb) } => {
+            verbs::snapshot::save(verb, global, output).await
+        }
+        Verb::Snapshot { verb: args::SnapshotVerb::Inspect(verb) } => {
+            verbs::snapshot::inspect(&verb.file, output)
+        }
+        Verb::Snapshot { verb: args::SnapshotVerb::Restore(verb) } => verbs::snapshot::restore(verb, output),
         Verb::Import { verb: args::ImportVerb::Wfcommons(verb) } => verbs::import::run(verb, output).await,
         Verb::Bench(verb) => verbs::bench::run(verb, global, output).await,
         Verb::Completions(verb) => verbs::completions::run(verb),

@@ -25,7 +25,7 @@ enum Raw {
 type Setter = fn(&mut Partial, Raw) -> Result<(), String>;
 
 /// Every setting by name.
-const SETTINGS: [(&str, Setter); 20] = [
+const SETTINGS: [(&str, Setter); 24] = [
     ("data", |to, raw| set(&mut to.data, text(raw).map(Into::into))),
     ("listen", |to, raw| set(&mut to.listen, address(raw))),
     ("peer_listen", |to, raw| set(&mut to.peer_listen, address(raw))),
@@ -45,6 +45,10 @@ const SETTINGS: [(&str, Setter); 20] = [
     ("log_format", |to, raw| set(&mut to.log_format, text(raw).and_then(|text| LogFormat::parse(&text)))),
     ("log_level", |to, raw| set(&mut to.log_level, text(raw))),
     ("shutdown_grace", |to, raw| set(&mut to.shutdown_grace, duration(raw))),
+    ("snapshot_entries", |to, raw| set(&mut to.snapshot_entries, number(raw).map(u64::from))),
+    ("snapshot_keep", |to, raw| set(&mut to.snapshot_keep, number(raw).map(u64::from))),
+    ("digest_entries", |to, raw| set(&mut to.digest_entries, number(raw).map(u64::from))),
+    ("digest_interval", |to, raw| set(&mut to.digest_interval, duration(raw))),
     ("level", |to, raw| set(&mut to.level, number(raw))),
 ];
 

@@ -111,6 +111,14 @@ pub struct Settings {
     pub log_level: String,
     /// How long a shutdown waits for running tasks.
     pub shutdown_grace: Duration,
+    /// A snapshot each time the log grew by so many entries.
+    pub snapshot_entries: u64,
+    /// Entries kept in the log behind a snapshot.
+    pub snapshot_keep: u64,
+    /// States are compared each time the log grew by so many entries.
+    pub digest_entries: u64,
+    /// States are compared this often while anything changes.
+    pub digest_interval: Duration,
     /// The program that guards the claw's processes.
     pub guard: Option<PathBuf>,
     /// The highest level that this node says it can do: see [`clawhive_statemachine::level`]. Below that of the version,
@@ -152,6 +160,10 @@ impl Settings {
             log_format: partial.log_format.unwrap_or_default(),
             log_level: partial.log_level.unwrap_or_else(|| OUR_LOGS.to_owned()),
             shutdown_grace: partial.shutdown_grace.unwrap_or(Duration::from_secs(30)),
+            snapshot_entries: partial.snapshot_entries.unwrap_or(200_000),
+            snapshot_keep: partial.snapshot_keep.unwrap_or(50_000),
+            digest_entries: partial.digest_entries.unwrap_or(10_000),
+            digest_interval: partial.digest_interval.unwrap_or(Duration::from_secs(60)),
             guard: partial.guard,
             level: partial.level.unwrap_or(LEVEL),
         };
@@ -183,6 +195,16 @@ impl Settings {
         }
         if self.election_max <= self.election_min {
             return fault("election_max", format!("must be above `election_min` ({:?})", self.election_min));
+        }
+        if self.snapshot_entries == 0 || self.digest_entries == 0 {
+            let key = if self.digest_entries == 0 { "digest_entries" } else { "snapshot_entries" };
+            return fault(key, "must not be 0".to_owned());
+        }
+        if self.digest_interval < Duration::from_millis(100) {
+            return fault(
+                "digest_interval",
+                format!("is {:?}; at least 100ms are needed", self.digest_interval),
+            );
         }
         let unspecified =
             |address: &SocketAddr, told: &Option<String>| address.ip().is_unspecified() && told.is_none();

@@ -7,6 +7,7 @@
 mod backlog;
 mod beats;
 mod collector;
+mod digests;
 pub(crate) mod handover;
 pub(crate) mod health;
 mod level;
@@ -27,6 +28,7 @@ use tokio::task::JoinSet;
 
 use crate::context::Context;
 pub(crate) use beats::Beats;
+pub(crate) use digests::Pace;
 pub(crate) use health::Health;
 
 /// How often the loops are looked at: one that hangs is started again with all others.
@@ -87,6 +89,7 @@ pub(crate) async fn run(ctx: Arc<Context>) {
         loops.spawn(collector::run(leadership.clone()));
         loops.spawn(backlog::run(leadership.clone()));
         loops.spawn(members::run(leadership.clone()));
+        loops.spawn(digests::run(leadership.clone()));
         loops.spawn(level::run(leadership.clone()));
         loops.spawn(beats::run(leadership));
         ctx.health.set(true, ctx.clock.monotonic());

@@ -51,6 +51,13 @@ impl Builder {
         self
     }
 
+    /// Goes on with what is in the data directory; refused when it is empty. The default.
+    #[must_use]
+    pub fn restart(mut self) -> Builder {
+        self.begin = Some(Begin::Restart);
+        self
+    }
+
     /// Asks one of these peers for admission when the data directory is empty, else goes on with what is in it.
     #[must_use]
     pub fn join<S: Into<String>>(mut self, peers: impl IntoIterator<Item = S>) -> Builder {

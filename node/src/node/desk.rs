@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use clawhive_proto::command::Kind;
 use clawhive_proto::{
-    AddNode, AttemptLogRequest, ClawBeat, ClawBeatReply, Command, JoinReply, LogChunk, PeerError, PeerStatus,
-    Proposal, Welcome, join_reply, outcome,
+    AddNode, AttemptLogRequest, ClawBeat, ClawBeatReply, Command, DigestQuery, DigestReply, FetchQuery,
+    JoinReply, LogChunk, PeerError, PeerStatus, Proposal, SnapshotChunk, Welcome, join_reply, outcome,
 };
 use clawhive_statemachine::level;
 use futures::stream::BoxStream;
@@ -15,6 +15,7 @@ use tonic::Status;
 
 use crate::api;
 use crate::context::{Context, VERSION, rejection};
+use crate::digests;
 use crate::env;
 use crate::peer::Desk;
 
@@ -70,6 +71,14 @@ impl Desk for NodeDesk {
 
     fn status(&self) -> PeerStatus {
         self.ctx.peer_status()
+    }
+
+    async fn digest(&self, query: DigestQuery) -> DigestReply {
+        digests::answer(&self.ctx, query).await
+    }
+
+    fn snapshot(&self, query: FetchQuery) -> BoxStream<'static, Result<SnapshotChunk, Status>> {
+        api::snapshot(self.ctx.clone(), Some(query.at_least))
     }
 
     fn attempt_log(&self, request: AttemptLogRequest) -> BoxStream<'static, Result<LogChunk, Status>> {

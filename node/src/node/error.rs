@@ -8,6 +8,7 @@ use crate::claw::ClawError;
 use crate::config::ConfigError;
 use crate::identity::IdentityError;
 use crate::peer::JoinError;
+use crate::rebuild::RebuildError;
 
 /// Why a node cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +72,9 @@ pub enum StartError {
     /// The replica.
     #[error("the replica cannot start: {0}")]
     Replica(String),
+    /// Another state is needed, and there is none.
+    #[error(transparent)]
+    Rebuild(#[from] RebuildError),
     /// The claw.
     #[error(transparent)]
     Claw(#[from] ClawError),

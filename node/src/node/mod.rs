@@ -28,6 +28,7 @@ use claw_deps::NodeClaw;
 
 pub use builder::Builder;
 pub use error::StartError;
+pub(crate) use start::RAFT_DIR;
 
 /// A running node. Dropping it ends it at once, as a crash would; [`Node::shutdown`] ends it well.
 pub struct Node {
@@ -44,6 +45,8 @@ pub struct Node {
     cut: watch::Sender<bool>,
     servers: JoinSet<()>,
     tasks: JoinSet<()>,
+    /// Told why when its state was found to be wrong.
+    diverges: watch::Receiver<Option<String>>,
     data: Arc<Mutex<DataDir>>,
     data_dir: PathBuf,
 }
@@ -108,6 +111,17 @@ impl Node {
         registered
             && (!leads || self.ctx.scheduler())
             && self.ctx.replica.linearizable_view(Duration::from_millis(500)).await.is_ok()
+    }
+
+    /// Returns when its state was found to be wrong, with the reason. It does not serve or vote any more; started again
+    /// after [`Node::crash`], it gets the state of a peer first.
+    pub async fn diverged(&self) -> String {
+        let mut diverges = self.diverges.clone();
+        match diverges.wait_for(Option::is_some).await {
+            Ok(reason) => reason.clone().unwrap_or_default(),
+            // The replica is gone without having differed.
+            Err(_) => std::future::pending().await,
+        }
     }
 
     /// Returns when it serves.

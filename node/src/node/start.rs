@@ -1,10 +1,11 @@
 //! Starting a node: data directory, identity, replica, servers, loops, claw, in this order.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use clawhive_proto::{AddNode, NodeRole};
-use clawhive_raft::{Options, Replica, Seams};
+use clawhive_raft::{DivergeHook, Options, Replica, Seams};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -17,14 +18,15 @@ use crate::config::{Begin, Role, Settings};
 use crate::context::{Context, VERSION};
 use crate::env::{self, Clock};
 use crate::identity::{DataDir, FIRST_FORMAT, Identity, format_id};
-use crate::leader::{self, Beats, Health};
+use crate::leader::{self, Beats, Health, Pace};
 use crate::peer::{self, Links, PeerService};
+use crate::rebuild;
 
 /// The id of the node that founds a cluster: the index of an entry that adds nobody.
 const FOUNDER: u64 = 1;
 
 /// Where the replica keeps its log and state, below the data directory.
-const RAFT_DIR: &str = "raft";
+pub(crate) const RAFT_DIR: &str = "raft";
 
 /// How long the cluster may take to let a node in before the start fails.
 const JOIN_PATIENCE: Duration = Duration::from_secs(30);
@@ -64,6 +66,9 @@ impl Node {
         let links = Links::new(me);
         let whole: Whole = Arc::default();
         let seams = seams(&links, &clock, &whole);
+        let (diverged, diverges) = watch::channel(None);
+        let seams = seams.with_diverge(on_divergence(data.path(), me.node, diverged));
+        rebuild::if_marked(data.path(), &data.path().join(RAFT_DIR), me.cluster_id, &links).await?;
         let replica = open_replica(&settings, &mut data, me, seams, &own.peer_listen).await?;
 
         let ctx = Arc::new(Context {
@@ -74,6 +79,7 @@ impl Node {
             clock,
             beats: Beats::default(),
             health: Health::default(),
+            digests: Pace { entries: settings.digest_entries, interval: settings.digest_interval },
             logs: OnceLock::new(),
         });
         // Set once, here.
@@ -114,6 +120,7 @@ impl Node {
             tasks,
             data,
             data_dir,
+            diverges,
         })
     }
 }
@@ -207,6 +214,16 @@ async fn join(peers: &[String], data: &mut DataDir, own: &AddNode) -> Result<Ide
     Ok(identity)
 }
 
+/// Remembers that the state is wrong, then tells whoever runs the node.
+fn on_divergence(data: &Path, me: u64, diverged: watch::Sender<Option<String>>) -> DivergeHook {
+    let data = data.to_owned();
+    Arc::new(move |out| {
+        let reason = out.divergence.to_string();
+        rebuild::mark(&data, out, me);
+        diverged.send_replace(Some(reason));
+    })
+}
+
 /// The node around the replica, once there is one.
 type Whole = Arc<OnceLock<Weak<Context>>>;
 
@@ -241,6 +258,8 @@ async fn open_replica(
         election_min_ms: millis(settings.election_min),
         election_max_ms: millis(settings.election_max),
         cache_bytes: usize::try_from(settings.cache).unwrap_or(usize::MAX),
+        snapshot_entries: settings.snapshot_entries,
+        keep_entries: settings.snapshot_keep,
         ..Options::default()
     };
     let fault = |error: String| StartError::Replica(error);

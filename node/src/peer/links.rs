@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use clawhive_proto::peer_client::PeerClient;
 use clawhive_proto::prost::Message;
-use clawhive_proto::{AttemptLogRequest, Frame, FrameKind, LogChunk, PeerStatus};
+use clawhive_proto::{AttemptLogRequest, FetchQuery, Frame, FrameKind, LogChunk, PeerStatus, SnapshotChunk};
 use clawhive_raft::{Peer, Transport, TransportError};
 use futures::stream::{BoxStream, StreamExt};
 use tokio::sync::oneshot;
@@ -68,6 +68,22 @@ impl Links {
     pub async fn status(&self, to: &Peer, timeout: Duration) -> Result<PeerStatus, TransportError> {
         let answer = self.call(to, FrameKind::Status, Bytes::new(), timeout).await?;
         PeerStatus::decode(answer).map_err(|error| TransportError::Refused(error.to_string()))
+    }
+
+    /// A snapshot made by a peer for this node, that covers an entry.
+    pub async fn fetch(
+        &self,
+        to: &Peer,
+        at_least: u64,
+    ) -> Result<BoxStream<'static, Result<SnapshotChunk, TransportError>>, TransportError> {
+        let query = FetchQuery { at_least }.encode_to_vec().into();
+        let mut client = self.client(to, Lane::Bulk)?;
+        let opened = client.fetch(self.me.frame(to.id, FrameKind::Fetch, query)).await;
+        let frames = opened.map_err(failure)?.into_inner();
+        let chunk = |payload| {
+            SnapshotChunk::decode(payload).map_err(|error| TransportError::Refused(error.to_string()))
+        };
+        Ok(frames.map(move |frame| payload(frame).and_then(chunk)).boxed())
     }
 
     /// The log of an attempt that ran on a peer.

@@ -9,7 +9,8 @@ use bytes::Bytes;
 use clawhive_proto::peer_server::{Peer, PeerServer};
 use clawhive_proto::prost::Message;
 use clawhive_proto::{
-    AddNode, AttemptLogRequest, ClawBeat, ClawBeatReply, Frame, FrameKind, JoinReply, LogChunk, PeerStatus,
+    AddNode, AttemptLogRequest, ClawBeat, ClawBeatReply, DigestQuery, DigestReply, FetchQuery, Frame,
+    FrameKind, JoinReply, LogChunk, PeerStatus, SnapshotChunk,
 };
 use clawhive_raft::{HandleError, Replica};
 use futures::Stream;
@@ -27,6 +28,10 @@ pub trait Desk: Send + Sync + 'static {
     async fn admit(&self, request: AddNode) -> JoinReply;
     /// This node, as it is now.
     fn status(&self) -> PeerStatus;
+    /// The digest of the state here.
+    async fn digest(&self, query: DigestQuery) -> DigestReply;
+    /// A snapshot made for a peer.
+    fn snapshot(&self, query: FetchQuery) -> BoxStream<'static, Result<SnapshotChunk, Status>>;
     /// The log of an attempt that ran here.
     fn attempt_log(&self, request: AttemptLogRequest) -> BoxStream<'static, Result<LogChunk, Status>>;
 }
@@ -51,6 +56,7 @@ impl PeerService {
             FrameKind::ClawBeat => Ok(encode(&self.desk.beat(decode::<ClawBeat>(payload)?).await)),
             FrameKind::Join => Ok(encode(&self.desk.admit(decode::<AddNode>(payload)?).await)),
             FrameKind::Status => Ok(encode(&self.desk.status())),
+            FrameKind::Digest => Ok(encode(&self.desk.digest(decode::<DigestQuery>(payload)?).await)),
             _ => self.replica.handle_call(kind, payload).await.map_err(|error| refusal(&error)),
         }
     }
@@ -117,6 +123,17 @@ impl Peer for PeerService {
             .map(|chunk| chunk.map_err(|status| io::Error::other(status.message().to_owned())));
         let answer = self.replica.handle_snapshot(chunks.boxed()).await.map_err(|error| refusal(&error))?;
         Ok(Response::new(self.me.frame(0, FrameKind::Snapshot, answer)))
+    }
+
+    type FetchStream = Answers<Frame>;
+
+    async fn fetch(&self, request: Request<Frame>) -> Result<Response<Answers<Frame>>, Status> {
+        let (me, frame) = (self.me, request.into_inner());
+        me.check(&frame)?;
+        let chunks = self.desk.snapshot(decode::<FetchQuery>(frame.payload)?);
+        let to = frame.from;
+        let frames = chunks.map(move |chunk| Ok(me.frame(to, FrameKind::Fetch, encode(&chunk?))));
+        Ok(Response::new(frames.boxed()))
     }
 
     type ReadAttemptLogStream = Answers<LogChunk>;

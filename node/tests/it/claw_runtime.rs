@@ -330,3 +330,25 @@ async fn a_restart_ends_what_an_earlier_process_left() {
     stranger.wait().unwrap();
     drop(claw);
 }
+
+/// Whoever runs the tests may be nice already.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_are_nicer_than_the_node_with_all_that_they_start() {
+    let setup = setup_with(|config| config.task_nice = 7);
+    let own = rustix::process::getpriority_process(None).unwrap();
+    // Set from outside, right after the start.
+    let text = "until test \"$(nice)\" -gt \"$OWN\"; do sleep 0.02; done; nice; sh -c nice; \
+                test \"$GROUPED\" = 1 || exit 0; for i in $(seq 100); do \
+                if grep -q ' nice 7$' /proc/self/autogroup 2>/dev/null; then echo grouped; break; fi; sleep 0.05; done";
+    let grouped = std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled").unwrap_or_default();
+    let task = env(env(run(text), "OWN", &own.to_string()), "GROUPED", grouped.trim());
+    let (key, end) = setup.cluster.run(task).await;
+    end.outputs();
+    let log = String::from_utf8(setup.log(key).await).unwrap();
+    let mut lines = log.lines();
+    let wanted = (own + 7).min(19).to_string();
+    assert_eq!((lines.next(), lines.next()), (Some(wanted.as_str()), Some(wanted.as_str())), "{log}");
+    if grouped.trim() == "1" {
+        assert_eq!(lines.next(), Some("grouped"), "{log}");
+    }
+}

@@ -4,5 +4,6 @@ mod dev;
 mod run;
 mod schedules;
 mod server;
+mod snapshot;
 mod support;
 mod verbs;

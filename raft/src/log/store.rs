@@ -28,7 +28,7 @@ use super::writer::OnDurable;
 
 /// What an entry holds, as its tag in the log. Numbers are never reused.
 const BLANK: u8 = 0;
-const COMMANDS: u8 = 1;
+pub(crate) const COMMANDS: u8 = 1;
 const MEMBERSHIP: u8 = 2;
 
 /// A handle to the log; clones are the same log.

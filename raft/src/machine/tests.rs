@@ -124,7 +124,7 @@ async fn a_crash_between_the_new_state_and_its_snapshot_is_survived() {
     }
     let snapshot = from.build_snapshot().await.unwrap();
     let to = machine(there.path());
-    let incoming = to.shelf.scratch("incoming-1.snap");
+    let incoming = to.shelf.part_path(&[7; 32]);
     std::fs::copy(&snapshot.snapshot.path, &incoming).unwrap();
     let mut reader = Reader::open(File::open(&incoming).unwrap(), to.shelf.cluster_id()).unwrap();
     let facts = reader.facts.clone();

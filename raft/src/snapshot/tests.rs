@@ -1,8 +1,11 @@
 //! Snapshots go around whole, or not at all.
 
+use std::path::Path;
+
 use super::*;
 use crate::state::State;
 use crate::state::tests::{dump, entry, open, options};
+use crate::types::SnapshotMeta;
 
 const CLUSTER: [u8; 16] = [9; 16];
 
@@ -137,4 +140,64 @@ fn the_shelf_keeps_the_newest_and_clears_up() {
     std::fs::write(shelf.scratch("half.snap"), b"half").unwrap();
     let shelf = Shelf::open(dir.path().join("shelf"), CLUSTER).unwrap();
     assert!(!shelf.scratch("half.snap").exists() && shelf.current().unwrap().is_some());
+}
+
+#[test]
+fn a_damage_is_told_with_its_place() {
+    let dir = dirs();
+    let state = open(&dir.path().join("a"));
+    // Values of a MiB or so, in three blocks.
+    for n in 1..=60 {
+        let entries: Vec<_> =
+            (0..500).map(|m| entry(n * 1_000 + m, &[((m % 250) as u8, Some(n as u8))])).collect();
+        state.apply(&entries).unwrap();
+    }
+    let path = dir.path().join("one.snap");
+    write(&path, &CLUSTER, &state.flushed().unwrap()).unwrap();
+    let good = std::fs::read(&path).unwrap();
+    assert!(good.len() > 2 << 20, "{} bytes", good.len());
+    // Whether it hits a value, a length or a place.
+    for at in (1 << 20) + 7_000..(1 << 20) + 7_100 {
+        let mut bad = good.clone();
+        bad[at] ^= 0x44;
+        let error = check(&bad, dir.path()).unwrap_err().to_string();
+        assert!(error.contains("the checksum differs between byte 1048576 and byte 2097152"), "{error}");
+    }
+}
+
+#[test]
+fn a_snapshot_of_a_damaged_state_is_refused() {
+    let dir = dirs();
+    let state = filled(&dir.path().join("a"));
+    let mut durable = state.flushed().unwrap();
+    durable.facts.digest = Some(crate::digest::StateDigest::default());
+    let path = dir.path().join("one.snap");
+    write(&path, &CLUSTER, &durable).unwrap();
+    let error = check(&std::fs::read(&path).unwrap(), dir.path()).unwrap_err().to_string();
+    assert!(error.contains("the state that it was made of was damaged"), "{error}");
+}
+
+#[test]
+fn a_part_is_gone_on_with_only_as_far_as_it_is_there() {
+    let dir = dirs();
+    let shelf = Shelf::open(dir.path().join("shelf"), CLUSTER).unwrap();
+    let id = [7; 32];
+    assert_eq!(shelf.part(&id, 99).unwrap().bytes, 0);
+    let mut file = shelf.go_on(&id, 0).unwrap();
+    std::io::Write::write_all(&mut file, b"hello world").unwrap();
+    // It survives a restart, other scratch files do not.
+    let shelf = Shelf::open(dir.path().join("shelf"), CLUSTER).unwrap();
+    let source = dir.path().join("source");
+    std::fs::write(&source, b"hello there").unwrap();
+    let source = File::open(&source).unwrap();
+    assert_eq!(shelf.part(&id, 99).unwrap().bytes, 11);
+    assert_eq!(shelf.part(&id, 6).unwrap(), Part::of(&source, 6).unwrap());
+    assert_ne!(shelf.part(&id, 11).unwrap(), Part::of(&source, 11).unwrap());
+    let error = shelf.go_on(&id, 12).unwrap_err().to_string();
+    assert!(error.contains("are not here any more"), "{error}");
+    drop(shelf.go_on(&id, 6).unwrap());
+    assert_eq!(shelf.part(&id, 99).unwrap().bytes, 6);
+    // Another one takes its place.
+    drop(shelf.go_on(&[8; 32], 0).unwrap());
+    assert_eq!(shelf.part(&id, 99).unwrap().bytes, 0);
 }

@@ -342,3 +342,123 @@ fn a_disk_that_fails_at_any_operation_halts_the_replica_and_leaves_a_good_file()
     }
     assert!(opened > 50 && halted > 50, "opened {opened}, halted {halted}");
 }
+
+/// An entry that asks for the digest, or names the one to expect.
+fn asking(index: u64, kind: command::Kind) -> LogEntry {
+    let entry = Entry {
+        version: 1,
+        time_ms: 1_000 + index,
+        commands: vec![Command { kind: Some(kind) }],
+        ..Entry::default()
+    };
+    LogEntry {
+        log_id: log_id(1, 1, index),
+        payload: EntryPayload::Normal(EntryBytes(entry.encode_to_vec().into())),
+    }
+}
+
+fn summed(rows: &[(Table, Vec<u8>, Bytes)]) -> [u8; 16] {
+    let mut digest = StateDigest::default();
+    for (table, key, value) in rows {
+        digest.add(&RowKey::new(*table, key), value);
+    }
+    digest.bytes()
+}
+
+fn take(index: u64) -> LogEntry {
+    asking(index, command::Kind::TakeDigest(clawhive_proto::TakeDigest {}))
+}
+
+#[test]
+fn a_digest_is_that_of_the_rows_right_after_its_entry() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut state = open(dir.path());
+    let mut log = Vec::new();
+    for n in 1..=90u64 {
+        log.push(match n % 10 {
+            0 => take(n),
+            _ => entry(n, &[(n as u8 % 7, Some(n as u8)), (n as u8 % 5, (n % 3 > 0).then_some(1))]),
+        });
+    }
+    // In one batch with what follows, over what is frozen or on disk, and after a restart.
+    for (round, batch) in log.chunks(15).enumerate() {
+        state.apply(batch).unwrap();
+        state.flush().unwrap();
+        let newest = state.audit.newest().unwrap();
+        assert_eq!(newest.bytes, summed(&model(&log[..newest.index as usize])), "after {}", newest.index);
+        if round == 2 {
+            drop(state);
+            state = open(dir.path());
+        }
+    }
+    assert_eq!(state.audit.newest().map(|digest| digest.index), Some(90));
+    while state.read_on().unwrap() {}
+    state.fatal.check().unwrap();
+}
+
+#[test]
+fn a_state_that_differs_from_the_clusters_is_taken_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let (fatal, reasons) = fatal();
+    let state = State::open(&options(dir.path()), None, fatal).unwrap();
+    let found = Arc::new(Mutex::new(Vec::new()));
+    let told = found.clone();
+    state.on_divergence(Arc::new(move |out| told.lock().unwrap().push(out.divergence.to_string())));
+    let right = entry(1, &[(1, Some(1))]);
+    state.apply(&[right.clone(), take(2)]).unwrap();
+    state.flush().unwrap();
+    let digest = summed(&model(&[right.clone(), take(2)])).to_vec();
+    let agreed = |index, digest| {
+        asking(index, command::Kind::StateDigest(clawhive_proto::StateDigest { at_index: 2, digest }))
+    };
+    state.apply(&[agreed(3, digest)]).unwrap();
+    assert!(found.lock().unwrap().is_empty());
+    assert!(state.apply(&[agreed(4, vec![7; 16])]).is_err());
+    let text = found.lock().unwrap().concat();
+    let theirs = "07".repeat(16);
+    assert!(text.starts_with("the state after log entry 2 has digest ") && text.contains(&theirs), "{text}");
+    assert!(state.apply(&[right]).is_err() && state.flush().is_err(), "it is out");
+    assert!(reasons.lock().unwrap().is_empty(), "the process need not die of it");
+}
+
+#[test]
+fn a_row_changed_on_disk_is_found_when_it_is_opened_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = open(dir.path());
+    for n in 1..=40 {
+        state.apply(&[entry(n, &[(n as u8, Some(1))])]).unwrap();
+    }
+    state.flush().unwrap();
+    drop(state);
+    crate::damage_row(&dir.path().join(STATE_FILE), 20, false).unwrap();
+    let state = open(dir.path());
+    let found = Arc::new(Mutex::new(Vec::new()));
+    let told = found.clone();
+    state.on_divergence(Arc::new(move |out| told.lock().unwrap().push(out.divergence.to_string())));
+    while state.read_on().unwrap() {}
+    let text = found.lock().unwrap().concat();
+    assert!(text.starts_with("the state on disk was changed behind our back: at log entry 40"), "{text}");
+}
+
+#[test]
+fn a_file_of_a_version_without_digests_gets_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = open(dir.path());
+    let log: Vec<_> = (1..=9).map(|n| entry(n, &[(n as u8, Some(1))])).collect();
+    state.apply(&log).unwrap();
+    state.flush().unwrap();
+    drop(state);
+    // Such a version moves on what it knows, and leaves the digest as it was.
+    crate::statefile::forget_digest(&dir.path().join(STATE_FILE));
+    let state = open(dir.path());
+    state.apply(&[take(10)]).unwrap();
+    state.flush().unwrap();
+    assert_eq!(state.audit.newest(), None);
+    drop(state);
+    let state = open(dir.path());
+    while state.read_on().unwrap() {}
+    state.apply(&[take(11)]).unwrap();
+    state.flush().unwrap();
+    let log: Vec<_> = log.into_iter().chain([take(10), take(11)]).collect();
+    assert_eq!(state.audit.newest().unwrap().bytes, summed(&model(&log)));
+}

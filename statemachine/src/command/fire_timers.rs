@@ -14,6 +14,9 @@ use crate::{Table, key, state};
 
 pub(crate) fn apply(work: &mut Work<'_>, command: &FireTimers) -> Step<Answer> {
     let mut done = 0;
+    if work.suspended()? {
+        return Ok(Answer::Progress(Progress { done, more: false }));
+    }
     for timer in &command.timers {
         let (run, task) = (RunId(timer.run), TaskIndex(timer.task));
         let key = key::timer(timer.due_ms, timer.kind(), run, task);

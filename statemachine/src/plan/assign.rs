@@ -24,6 +24,9 @@ pub struct AssignInput<'a> {
 
 /// Plans grants; none are resolved. The caller resolves templates (`Task.templated`) before it proposes.
 pub fn plan(view: &dyn ReadStore, input: &AssignInput<'_>) -> Vec<Grant> {
+    if read::cluster(view).suspended {
+        return Vec::new();
+    }
     let mut slots = Slots::new(view, input, &BTreeMap::new());
     let limit = input.limit.min(usize::try_from(slots.free()).unwrap_or(usize::MAX));
     let mut grants = Vec::new();

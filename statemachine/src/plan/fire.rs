@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use clawhive_proto::{FireTimers, TimerKey};
 use core::ops::ControlFlow;
 
-use crate::read::sound_key;
+use crate::read::{self, sound_key};
 use crate::{ReadStore, Table, key};
 
 /// What to fire now, and when to look again.
@@ -19,6 +19,9 @@ pub struct FirePlan {
 
 /// Plans at most `limit` timers, the earliest first.
 pub fn plan(view: &dyn ReadStore, now_ms: u64, limit: usize) -> FirePlan {
+    if read::cluster(view).suspended {
+        return FirePlan::default();
+    }
     let mut timers = Vec::new();
     let mut next_due_ms = None;
     view.scan(Table::Timers, &[], None, &mut |row_key, _| {

@@ -33,6 +33,9 @@ struct Candidate {
 /// Plans the grants for one entry `[reports.., AssignTasks]`. Reports other than `CompleteTask`, and those that
 /// `apply` would refuse, count for nothing.
 pub fn plan(view: &dyn ReadStore, reports: &[Command], input: &AssignInput<'_>) -> Vec<Grant> {
+    if read::cluster(view).suspended {
+        return Vec::new();
+    }
     let completions = completions(view, reports);
     let mut freed: BTreeMap<u64, u32> = BTreeMap::new();
     for claw in completions.values() {

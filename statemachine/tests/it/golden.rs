@@ -356,6 +356,10 @@ fn rows() {
     golden("row/backlog_drop", BacklogRow { kind: Some(backlog_row::Kind::Drop(Drop { run: 1, from: 3 })) });
     golden("row/request", RequestRow { expires_ms: 1, outcomes: vec![10, 0].into(), log_index: 2 });
     golden("row/idempotency", IdempotencyRow { run: 1, version: 2, body_hash: vec![3; 32], expires_ms: 4 });
+    golden(
+        "row/cluster",
+        ClusterRow { suspended: true, restored_from: vec![7; 16], restored_index: 2, restored_at_ms: 3 },
+    );
     golden("row/key", KeyRow { value: vec![1, 2].into(), created_at: 3, modified_at: 4 });
     golden(
         "row/event_batch",
@@ -405,6 +409,7 @@ fn keys_and_table_numbers() {
         (Table::Active, key::run(run).into()),
         (Table::Keys, key::key("data", "k")),
     ];
+    assert_eq!(keys.len(), 25, "each table of level 1 has its key here");
     fixed("keys", &all_keys(keys));
     fixed("ready_value", &key::task(run, index));
     fixed("held_value", &key::held_value(index));
@@ -426,6 +431,28 @@ fn all_keys(keys: Vec<(Table, Vec<u8>)>) -> Vec<u8> {
 fn levels() {
     golden("command/raise_level", Command { kind: Some(Kind::RaiseLevel(RaiseLevel { level: 2 })) });
     golden("row/meta_level", Meta { level: 2, ..Meta::default() });
+}
+
+#[test]
+fn commands_of_snapshots_and_digests() {
+    let id = || (0..16).collect::<Vec<u8>>();
+    for (name, kind) in [
+        ("take_digest", Kind::TakeDigest(TakeDigest {})),
+        ("state_digest", Kind::StateDigest(StateDigest { at_index: 7, digest: id() })),
+        (
+            "restore_cluster",
+            Kind::RestoreCluster(RestoreCluster { join_id: id(), from_cluster: id(), from_index: 9 }),
+        ),
+        ("resume_cluster", Kind::ResumeCluster(ResumeCluster {})),
+    ] {
+        golden(&format!("command/{name}"), Command { kind: Some(kind) });
+    }
+}
+
+#[test]
+fn the_table_of_the_cluster() {
+    assert_eq!((Table::Cluster.number(), key::CLUSTER.len()), (28, 0));
+    assert_eq!(Table::from_number(28), Some(Table::Cluster));
 }
 
 #[test]

@@ -22,7 +22,9 @@ pub(super) fn lower(pid: Pid, nice: u8) {
     if nice == 0 {
         return;
     }
-    match rustix::process::setpriority_pgrp(Some(pid), i32::from(nice)) {
+    // Nicer than this process, whatever that was started with.
+    let own = rustix::process::getpriority_process(None).unwrap_or(0);
+    match rustix::process::setpriority_pgrp(Some(pid), (own + i32::from(nice)).min(19)) {
         Ok(()) | Err(Errno::SRCH) => {}
         Err(errno) => tracing::debug!(%errno, "the priority of a process stays as it is"),
     }

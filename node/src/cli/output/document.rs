@@ -98,6 +98,10 @@ pub(in crate::cli) fn node_json(node: &NodeView) -> Value {
         "running": node.running,
         "labels": node.labels,
         "version": row.version,
+        "digest": (node.digest_index > 0).then(|| json!({
+            "log_index": node.digest_index.to_string(),
+            "value": clawhive_node::identity::format_id(&node.digest),
+        })),
         "skew_ms": node.skew_ms,
     })
 }
@@ -115,6 +119,7 @@ pub(in crate::cli) fn cluster_json(status: &ClusterStatusResponse) -> Value {
         "reachable": status.reachable,
         "scheduler": status.scheduler,
         "answered_by": status.node.to_string(),
+        "suspended": status.suspended,
         "nodes": status.nodes.iter().map(node_json).collect::<Value>(),
     })
 }

@@ -20,6 +20,21 @@ pub(in crate::cli) async fn run(global: &Global, output: &Output) -> Result<Exit
     Ok(Exit::Done)
 }
 
+/// `cluster resume`: a restored cluster may start tasks.
+pub(in crate::cli) async fn resume(global: &Global, output: &Output) -> Result<Exit, Failure> {
+    let session = Session::open(global, Local::LOOK).await?;
+    let resumed = session.client.resume_cluster().await?;
+    session.close().await;
+    match output.format {
+        Format::Table => output.print(match resumed {
+            true => "resumed: tasks start and timers fire again\n",
+            false => "nothing to resume: this cluster is not suspended\n",
+        })?,
+        _ => output.document(&serde_json::json!({ "resumed": resumed }))?,
+    }
+    Ok(Exit::Done)
+}
+
 fn text(status: &ClusterStatusResponse, output: &Output) -> String {
     let stream = output.stdout;
     let leader = match status.leader {
@@ -35,8 +50,15 @@ fn text(status: &ClusterStatusResponse, output: &Output) -> String {
         true => format!("{}, {reachable}", stream.paint("yes", Hue::Good)),
         false => format!("{}, {reachable}", stream.paint("no", Hue::Bad)),
     };
+    let suspended = match status.suspended {
+        true => format!(
+            "Suspended  {}: restored from a snapshot, no task starts before `clawhive cluster resume`\n",
+            stream.paint("yes", Hue::Odd)
+        ),
+        false => String::new(),
+    };
     format!(
-        "Cluster    {}\nLeader     {leader}\nQuorum     {quorum}\nCommitted  {}\n{}\n{}",
+        "Cluster    {}\nLeader     {leader}\nQuorum     {quorum}\nCommitted  {}\n{suspended}{}\n{}",
         status.cluster_id,
         status.committed_index,
         clocks(&status.nodes, output),

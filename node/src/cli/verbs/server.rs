@@ -35,27 +35,37 @@ pub(in crate::cli) async fn run(args: &ServerArgs) -> Result<Exit, Failure> {
         }
         interrupts
     });
-    // Not dropped by the select: half started, it cannot be.
-    let mut start = std::pin::pin!(builder.start());
-    let node = tokio::select! {
-        node = &mut start => node?,
-        // Half started: what is on disk is whole at any moment, and nothing has been promised to anyone.
-        _ = &mut stop => std::process::exit(Exit::Done as i32),
-    };
-    let stopped = tokio::select! {
-        () = node.ready() => None,
-        interrupts = &mut stop => Some(interrupts),
-    };
-    let mut interrupts = match stopped {
-        Some(interrupts) => interrupts,
-        None => {
+    loop {
+        // Not dropped by the select: half started, it cannot be.
+        let mut start = std::pin::pin!(builder.clone().start());
+        let node = tokio::select! {
+            node = &mut start => node?,
+            // Half started: what is on disk is whole at any moment, and nothing has been promised to anyone.
+            _ = &mut stop => std::process::exit(Exit::Done as i32),
+        };
+        let serving = async {
+            node.ready().await;
             let ready = format!("ready listen={} node={}\n", node.listen(), node.id());
             Output::of_process(Format::Table).print(&ready)?;
-            stop.await
-        }
-    };
-    end(node, settings.shutdown_grace, &mut interrupts).await;
-    Ok(Exit::Done)
+            std::future::pending::<Result<std::convert::Infallible, Failure>>().await
+        };
+        let reason = tokio::select! {
+            interrupts = &mut stop => {
+                let mut interrupts = interrupts;
+                end(node, settings.shutdown_grace, &mut interrupts).await;
+                return Ok(Exit::Done);
+            }
+            failed = serving => match failed? {},
+            reason = node.diverged() => reason,
+        };
+        tracing::error!(
+            node = node.id(),
+            reason,
+            "the state of this node is wrong: it stops serving and voting, and rebuilds"
+        );
+        builder = builder.listen(node.listen()).peer_listen(node.peer_listen()).restart();
+        node.crash().await;
+    }
 }
 
 /// Ends the node well, unless a second signal says that it takes too long.

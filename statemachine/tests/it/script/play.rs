@@ -19,7 +19,8 @@
 //! left CLAW ms=N [seq=N] [incarnation=N]      a checkpoint of one's own
 //! renew CLAW [incarnation=N] | expire CLAW [seq=N] [incarnation=N]
 //! cancel RUN
-//! schedules .. | fire_schedule .. | pause .. | ..              see `schedules.rs`
+//! restore | resume                          the first entry of a restored cluster; the end of its rest
+//! schedules .. | fire_schedule .. | pause_schedule .. | ..              see `schedules.rs`
 //! show tasks|run|runs|claws|attempts|ready|timers|backlog|counts [..]
 //! ```
 //! TASK is `name` (of the newest run), or `RUN/name`.
@@ -221,6 +222,12 @@ impl Play {
             "cancel" => {
                 vec![Kind::CancelRun(CancelRun { run: second.parse().unwrap(), reason: "by hand".into() })]
             }
+            "restore" => vec![Kind::RestoreCluster(RestoreCluster {
+                join_id: vec![1; 16],
+                from_cluster: vec![2; 16],
+                from_index: self.cluster.log.len() as u64,
+            })],
+            "resume" => vec![Kind::ResumeCluster(ResumeCluster {})],
             other => match schedules::command(store, other, words) {
                 Some(kind) => vec![kind],
                 None => panic!("no command {other}"),

@@ -6,7 +6,7 @@
 //! schedules [limit=N]                  plan::schedule, proposed; `schedules all` until nothing is due
 //! fire_schedule NAME nominal=T [next=T] [version=N] [params_error=..]     a command of one's own
 //! plan_schedule NAME [first=T last=T count=N] next=T
-//! pause NAME | resume NAME | trigger NAME [force=yes]
+//! pause_schedule NAME | resume_schedule NAME | trigger NAME [force=yes]
 //! show schedules | occurrences NAME
 //! ```
 //! NAME is `workflow` or `workflow:schedule`. The calendars: `every:D`; `cron:stuck` and `cron:back` are the next full
@@ -97,9 +97,9 @@ pub fn command(store: &MemStore, verb: &str, words: &Words<'_>) -> Option<Kind> 
             let (revision, cursor_ms, next_ms) = (row.revision, row.cursor_ms, time("next"));
             Kind::PlanSchedule(PlanSchedule { of: Some(of), revision, cursor_ms, skipped, next_ms })
         }
-        "pause" | "resume" => {
-            let reason = if verb == "pause" { "by hand".into() } else { String::new() };
-            Kind::PauseSchedule(PauseSchedule { of: Some(of), paused: verb == "pause", reason })
+        "pause_schedule" | "resume_schedule" => {
+            let reason = if verb == "pause_schedule" { "by hand".into() } else { String::new() };
+            Kind::PauseSchedule(PauseSchedule { of: Some(of), paused: verb == "pause_schedule", reason })
         }
         "trigger" => {
             let force = words.get("force").is_some();

@@ -152,7 +152,7 @@ fn a_cluster_without_a_leader() {
         nodes: vec![NodeView { id: 2, role: "voter".into(), state: "active".into(), ..Default::default() }],
         ..Default::default()
     };
-    expect![[r#"{"cluster_id":"c","leader":null,"term":4,"committed_index":"8","quorum":false,"voters":3,"reachable":1,"answered_by":"2","nodes":[{"id":"2","listen":"","peer_listen":"","role":"voter","state":"active","leader":false,"term":0,"applied_index":"0","slots":0,"running":0,"labels":{},"version":""}]}"#]]
+    expect![[r#"{"cluster_id":"c","level":0,"leader":null,"term":4,"committed_index":"8","quorum":false,"voters":3,"reachable":1,"answered_by":"2","suspended":false,"nodes":[{"id":"2","listen":"","peer_listen":"","role":"voter","state":"active","leader":false,"term":0,"applied_index":"0","slots":0,"running":0,"labels":{},"version":"","digest":null,"skew_ms":0}]}"#]]
     .assert_eq(&cluster_json(&status).to_string());
 }
 
