@@ -4,6 +4,7 @@
 mod expiry;
 mod graph;
 mod leases;
+mod locks;
 mod queues;
 mod schedules;
 mod snapshot;
@@ -52,6 +53,7 @@ pub fn check(view: &dyn ReadStore) -> Result<(), Vec<Violation>> {
     graph::check(&snapshot, &mut findings);
     queues::check(&snapshot, &mut findings);
     expiry::check(view, &mut findings);
+    locks::check(view, &mut findings);
     schedules::check(view, &snapshot, &mut findings);
     if findings.0.is_empty() { Ok(()) } else { Err(findings.0) }
 }

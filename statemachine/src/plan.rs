@@ -9,5 +9,6 @@ pub mod collect;
 pub mod fire;
 pub mod handover;
 pub mod leases;
+pub mod locks;
 pub mod schedule;
 mod slots;

@@ -56,6 +56,14 @@ pub enum Table {
     Keys = 25,
     /// One row: what holds for the cluster as a whole. Key: empty.
     Cluster = 28,
+    /// (namespace, lock) -> LockRow: locks that are held.
+    Locks = 30,
+    /// (namespace, lock, place) -> LockWaiterRow: who waits for a lock, first come first.
+    LockWaiters = 31,
+    /// (log index, namespace, lock, place) -> (): leases of holders (place 0) and waiters by their last renewal.
+    LockLeases = 32,
+    /// (namespace, key) -> KeyFenceRow.
+    KeyFences = 33,
     /// (namespace, workflow, schedule) -> ScheduleRow.
     Schedules = 34,
     /// (due, namespace, workflow, schedule) -> (): what is to be fired or, due at 0, to be planned.
@@ -68,7 +76,7 @@ pub enum Table {
 
 impl Table {
     /// Every table, in the order of numbers.
-    pub const ALL: [Table; 30] = [
+    pub const ALL: [Table; 34] = [
         Table::Meta,
         Table::Workflows,
         Table::Versions,
@@ -95,6 +103,10 @@ impl Table {
         Table::Active,
         Table::Keys,
         Table::Cluster,
+        Table::Locks,
+        Table::LockWaiters,
+        Table::LockLeases,
+        Table::KeyFences,
         Table::Schedules,
         Table::ScheduleDue,
         Table::Occurrences,

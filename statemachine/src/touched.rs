@@ -30,6 +30,12 @@ impl Touched {
     /// Schedules were set, planned, paused, resumed or fired.
     pub const SCHEDULES: Touched = Touched(1 << 16);
 
+    /// Locks were acquired, renewed, queued for, released or expired.
+    pub const LOCKS: Touched = Touched(1 << 12);
+
+    /// Events were stored.
+    pub const EVENTS: Touched = Touched(1 << 13);
+
     /// The union.
     #[must_use]
     pub const fn with(self, other: Touched) -> Touched {

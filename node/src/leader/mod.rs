@@ -11,6 +11,7 @@ mod digests;
 pub(crate) mod handover;
 pub(crate) mod health;
 mod level;
+mod locks;
 mod members;
 mod pace;
 mod reaper;
@@ -91,6 +92,7 @@ pub(crate) async fn run(ctx: Arc<Context>) {
         loops.spawn(members::run(leadership.clone()));
         loops.spawn(digests::run(leadership.clone()));
         loops.spawn(level::run(leadership.clone()));
+        loops.spawn(locks::run(leadership.clone()));
         loops.spawn(beats::run(leadership));
         ctx.health.set(true, ctx.clock.monotonic());
         tokio::select! {

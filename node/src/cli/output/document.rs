@@ -3,8 +3,8 @@
 use clawhive_node::definition::duration_text;
 use clawhive_proto::schedule::When;
 use clawhive_proto::{
-    AttemptRow, AttemptState, AttemptView, ClusterStatusResponse, Diagnostic, EventView, MissedPolicy,
-    NodeView, OccurrenceView, Overlap, Reason, RunView, ScheduleView, TaskView,
+    AttemptRow, AttemptState, AttemptView, ClusterStatusResponse, Diagnostic, EventView, Freshness,
+    MissedPolicy, NodeView, OccurrenceView, Overlap, Reason, RunView, ScheduleView, TaskView,
 };
 use clawhive_statemachine::names;
 use serde_json::{Map, Value, json};
@@ -42,6 +42,7 @@ pub(in crate::cli) fn run_json(view: &RunView) -> Value {
         "tasks_failed": row.failed,
         "counts": counts.collect::<Map<_, _>>(),
         "tasks": view.tasks.iter().map(task_json).collect::<Value>(),
+        "freshness": freshness_json(view.freshness.as_ref()),
     })
 }
 
@@ -193,6 +194,30 @@ pub(in crate::cli) fn event_json(event: &EventView) -> Value {
         "actor": event.actor,
         "detail": text(&event.detail),
     })
+}
+
+/// How new an answer is; null for a part of one.
+pub(in crate::cli) fn freshness_json(freshness: Option<&Freshness>) -> Value {
+    freshness.map_or(Value::Null, |freshness| {
+        json!({
+            "applied_index": freshness.applied_index.to_string(),
+            "stale": freshness.stale,
+            "age_ms": freshness.age_ms,
+        })
+    })
+}
+
+/// `stale: applied 123, up to 0.4 s old`.
+pub(in crate::cli) fn stale_text(freshness: &Freshness) -> String {
+    let age = match freshness.age_ms {
+        // Rounded up: it is a promise.
+        Some(age_ms) => {
+            let tenths = age_ms.div_ceil(100);
+            format!("up to {}.{} s old", tenths / 10, tenths % 10)
+        }
+        None => "of unknown age".to_owned(),
+    };
+    format!("stale: applied {}, {age}", freshness.applied_index)
 }
 
 /// A fault of a definition.

@@ -20,8 +20,9 @@
 //! renew CLAW [incarnation=N] | expire CLAW [seq=N] [incarnation=N]
 //! cancel RUN
 //! restore | resume                          the first entry of a restored cluster; the end of its rest
+//! show tasks|run|runs|claws|attempts|ready|timers|backlog|counts|locks|keys [..]
+//! lock .. | kv ..      see locks.rs
 //! schedules .. | fire_schedule .. | pause_schedule .. | ..              see `schedules.rs`
-//! show tasks|run|runs|claws|attempts|ready|timers|backlog|counts [..]
 //! ```
 //! TASK is `name` (of the newest run), or `RUN/name`.
 
@@ -35,13 +36,15 @@ use clawhive_statemachine::proto::command::Kind;
 use clawhive_statemachine::proto::*;
 use clawhive_statemachine::read;
 
-use super::{schedules, show};
+use super::{locks, schedules, show};
 use crate::cluster::{Cluster, DAY_MS, put, register, submit, task, workflow};
 
 pub struct Play {
     pub cluster: Cluster,
     /// As the current leader counts them; it looks after every entry.
     leases: Leases,
+    /// Of the leader, as far as locks go.
+    pub watch: plan::locks::LockWatch,
 }
 
 /// The words of a line: bare ones, and `key=value`.
@@ -51,7 +54,7 @@ pub struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    fn new(line: &'a str) -> Words<'a> {
+    pub fn new(line: &'a str) -> Words<'a> {
         let (pairs, bare): (Vec<_>, Vec<_>) = line.split_whitespace().partition(|word| word.contains('='));
         Words { bare, pairs: pairs.into_iter().filter_map(|word| word.split_once('=')).collect() }
     }
@@ -64,7 +67,7 @@ impl<'a> Words<'a> {
         self.get(key).map(|value| value.parse().unwrap_or_else(|_| panic!("{key}={value}")))
     }
 
-    fn duration(&self, key: &str) -> Option<u64> {
+    pub fn duration(&self, key: &str) -> Option<u64> {
         self.get(key).map(duration)
     }
 }
@@ -90,7 +93,7 @@ pub fn time_of_day(text: &str) -> u64 {
 
 impl Play {
     pub fn new() -> Play {
-        Play { cluster: Cluster::new(), leases: Leases::default() }
+        Play { cluster: Cluster::new(), leases: Leases::default(), watch: plan::locks::LockWatch::default() }
     }
 
     /// Runs the lines of a block and answers with what they print.
@@ -126,7 +129,10 @@ impl Play {
             self.leases.look(&self.cluster.store, self.cluster.now);
             return String::new();
         }
-        let commands = self.commands(verb, &words, below);
+        let commands = match *verb {
+            "lock" | "kv" => locks::commands(self, &words, below),
+            verb => self.commands(verb, &words, below),
+        };
         if commands.is_empty() {
             return "nothing\n".into();
         }

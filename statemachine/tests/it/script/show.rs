@@ -10,6 +10,7 @@ use clawhive_statemachine::proto::*;
 use clawhive_statemachine::read::RunFilter;
 use clawhive_statemachine::{Applied, MemStore, ReadStore, Table, key, names, read};
 
+use super::locks;
 use super::play::{Play, Words};
 use super::schedules;
 use crate::cluster::DAY_MS;
@@ -76,6 +77,9 @@ fn answer(answer: Option<&Answer>) -> String {
             run => format!("fired run {run}"),
         },
         Answer::Granted(it) => format!("{} granted, {} stale", it.granted, it.stale),
+        Answer::KeyTxnDone(_) | Answer::LockGranted(_) | Answer::LockQueued(_) => {
+            locks::answer(answer.unwrap())
+        }
     }
 }
 
@@ -122,6 +126,8 @@ pub fn show(play: &Play, words: &Words<'_>) -> String {
             .iter()
             .map(|it| format!("{} {}", names::task_state(it.state()), it.count))
             .collect(),
+        "locks" => locks::show_locks(store),
+        "keys" => locks::show_keys(store),
         "backlog" => vec![format!("{} rows", store.len(Table::Backlog))],
         "requests" => {
             let rows = |table| store.len(table);
