@@ -52,6 +52,7 @@ mod kv;
 mod lock;
 mod logs;
 mod resume;
+mod schedules;
 mod submit;
 
 pub use backup::SnapshotStream;

@@ -67,6 +67,11 @@ impl Context {
         self.replica.status().borrow().members.iter().find(|peer| peer.id == node).cloned()
     }
 
+    /// Whether the loops of a leader are alive here.
+    pub(crate) fn scheduler(&self) -> bool {
+        self.health.loops_run(self.clock.monotonic())
+    }
+
     /// This node, as it is now.
     pub(crate) fn peer_status(&self) -> PeerStatus {
         let status = self.status();
@@ -92,6 +97,7 @@ impl Context {
             level: self.level,
             wall_ms: env::wall_ms(),
             clock_ms: self.clock.now_ms(),
+            scheduler: status.is_leader && self.scheduler(),
         }
     }
 }

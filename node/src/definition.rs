@@ -22,6 +22,7 @@ mod policy;
 mod references;
 pub mod render;
 mod report;
+mod schedule;
 mod source;
 mod task;
 mod tree;
@@ -88,6 +89,11 @@ pub fn parse(text: &[u8], source_name: &str) -> Result<Definition, Diagnostics> 
         Some(workflow) if !failed => Ok(Definition { workflow, warnings }),
         _ => Err(refused(errors, warnings, omitted)),
     }
+}
+
+/// Whether the rule for names of workflows and namespaces takes a name.
+pub(crate) fn is_workflow_name(name: &str) -> bool {
+    WORKFLOW_NAME.allows(name)
 }
 
 /// SHA-256 over the canonical encoding: the identity of a version.

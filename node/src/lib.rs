@@ -3,6 +3,7 @@
 
 mod api;
 pub mod backup;
+pub mod calendar;
 pub mod claw;
 pub mod config;
 mod context;

@@ -46,7 +46,14 @@ fn workflow() -> Bytes {
         tasks: vec![task(0, &[]), task(1, &[0]), task(2, &[0]), task(3, &[0]), task(4, &[1, 2, 3])],
         ..Workflow::default()
     };
-    encoded(1, command::Kind::PutWorkflow(PutWorkflow { workflow: Some(workflow), hash: vec![1; 32] }))
+    encoded(
+        1,
+        command::Kind::PutWorkflow(PutWorkflow {
+            workflow: Some(workflow),
+            hash: vec![1; 32],
+            ..PutWorkflow::default()
+        }),
+    )
 }
 
 fn submit(n: u64) -> Bytes {

@@ -54,7 +54,7 @@ fn workflow(name: &str, needs: Vec<Vec<u32>>) -> Kind {
         tasks: tasks.collect(),
         ..Workflow::default()
     };
-    Kind::PutWorkflow(PutWorkflow { workflow: Some(workflow), hash: vec![1; 32] })
+    Kind::PutWorkflow(PutWorkflow { workflow: Some(workflow), hash: vec![1; 32], ..PutWorkflow::default() })
 }
 
 fn submit(name: &str) -> Kind {

@@ -138,6 +138,11 @@ fn dispatch(work: &mut Work<'_>, command: &Command) -> Step<Answer> {
         Some(Kind::ReleaseLock(it)) => command::release_lock::apply(work, it),
         Some(Kind::ExpireLocks(it)) => command::expire_locks::apply(work, it),
         Some(Kind::CheckpointLocks(it)) => command::checkpoint_locks::apply(work, it),
+        Some(Kind::FireSchedule(it)) => command::fire_schedule::apply(work, it),
+        Some(Kind::PlanSchedule(it)) => command::plan_schedule::apply(work, it),
+        Some(Kind::SuspendSchedule(it)) => command::suspend_schedule::apply(work, it),
+        Some(Kind::PauseSchedule(it)) => command::pause_schedule::apply(work, it),
+        Some(Kind::TriggerSchedule(it)) => command::trigger_schedule::apply(work, it),
         None => Err(Refusal::Halted(Halt::UnknownCommand { log_index: work.log_index, position: 0 })),
     }
 }

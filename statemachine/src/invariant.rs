@@ -6,6 +6,7 @@ mod graph;
 mod leases;
 mod locks;
 mod queues;
+mod schedules;
 mod snapshot;
 
 use alloc::string::String;
@@ -53,5 +54,6 @@ pub fn check(view: &dyn ReadStore) -> Result<(), Vec<Violation>> {
     queues::check(&snapshot, &mut findings);
     expiry::check(view, &mut findings);
     locks::check(view, &mut findings);
+    schedules::check(view, &snapshot, &mut findings);
     if findings.0.is_empty() { Ok(()) } else { Err(findings.0) }
 }

@@ -173,6 +173,34 @@ pub fn lock_lease(changed_at: u64, namespace: &str, name: &str, seq: u64) -> Vec
     key
 }
 
+/// Of `Schedules`. With an empty schedule the prefix of all of a workflow.
+pub fn schedule(namespace: &str, workflow: &str, schedule: &str) -> Vec<u8> {
+    let mut key = two_texts(&[], namespace, workflow);
+    key.push(0);
+    key.extend_from_slice(schedule.as_bytes());
+    key
+}
+
+/// Of `ScheduleDue`: the time before the key of `Schedules`.
+pub fn schedule_due(due_ms: u64, schedule: &[u8]) -> Vec<u8> {
+    let mut key = due_ms.to_be_bytes().to_vec();
+    key.extend_from_slice(schedule);
+    key
+}
+
+/// Of `Occurrences`; without the last eight bytes the prefix of all of a schedule.
+pub fn occurrence(schedule: &[u8], nominal_ms: u64) -> Vec<u8> {
+    let mut key = schedule.to_vec();
+    key.push(0);
+    key.extend_from_slice(&nominal_ms.to_be_bytes());
+    key
+}
+
+/// Of `OccurrenceExpiry`: the time before the key of `Occurrences`.
+pub fn occurrence_expiry(recorded_ms: u64, occurrence: &[u8]) -> Vec<u8> {
+    schedule_due(recorded_ms, occurrence)
+}
+
 /// The first key after all that start with `prefix`; none when there is no such key.
 pub fn after(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
@@ -217,6 +245,12 @@ pub fn parse_assignment(key: &[u8]) -> Option<(ClawId, Fence, RunId, TaskIndex)>
 pub fn parse_timer(key: &[u8]) -> Option<(u64, TimerKind, RunId, TaskIndex)> {
     let kind = TimerKind::try_from(i32::from(*key.get(8)?)).ok()?;
     Some((u64_at(key, 0)?, kind, RunId(u64_at(key, 9)?), TaskIndex(u32_at(key, 17)?)))
+}
+
+/// Reads a key of `Schedules`: namespace, workflow, schedule.
+pub fn parse_schedule(key: &[u8]) -> Option<(&str, &str, &str)> {
+    let mut parts = key.splitn(3, |byte| *byte == 0).map(core::str::from_utf8);
+    Some((parts.next()?.ok()?, parts.next()?.ok()?, parts.next()?.ok()?))
 }
 
 /// Reads a key of two texts: of `Locks`, `Keys`, `KeyFences`, `Workflows`.

@@ -5,7 +5,7 @@
 //! older level stores stays the same byte for byte until the level is raised.
 
 use clawhive_proto::command::Kind;
-use clawhive_proto::{Command, Delivery, PutWorkflow, RejectionCode};
+use clawhive_proto::{Command, Delivery, PutWorkflow, RejectionCode, Workflow};
 
 use crate::halt::{Step, rejected};
 use crate::{ReadStore, read};
@@ -21,6 +21,7 @@ pub fn current(view: &dyn ReadStore) -> u32 {
 /// The level that a command needs.
 pub fn needed(command: &Command) -> u32 {
     match &command.kind {
+        Some(Kind::PutWorkflow(put)) if put.workflow.as_ref().is_some_and(has_schedules) => 2,
         // Of a later version: this one cannot even carry it.
         None => LEVEL + 1,
         Some(Kind::CheckpointLeases(_)) => 2,
@@ -49,6 +50,11 @@ pub fn needed(command: &Command) -> u32 {
         // Whatever came later.
         Some(_) => 2,
     }
+}
+
+/// Fields of a workflow that level 1 does not keep.
+fn has_schedules(workflow: &Workflow) -> bool {
+    !workflow.schedules.is_empty() || workflow.overlap != 0
 }
 
 /// Whether a task says how often it may run.
@@ -125,7 +131,7 @@ mod tests {
         let mut task = clawhive_proto::Task::default();
         task.set_delivery(Delivery::StrictSingle);
         let workflow = clawhive_proto::Workflow { tasks: alloc::vec![task], ..Default::default() };
-        let put = PutWorkflow { workflow: Some(workflow), hash: alloc::vec![1] };
+        let put = PutWorkflow { workflow: Some(workflow), hash: alloc::vec![1], ..PutWorkflow::default() };
         let back = clawhive_proto::FailTask { never_started: true, ..Default::default() };
         for kind in [Kind::PutWorkflow(put), Kind::FailTask(back), Kind::CheckpointLeases(Default::default())]
         {

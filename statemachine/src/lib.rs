@@ -24,6 +24,7 @@ pub mod plan;
 pub mod read;
 mod restore;
 mod row;
+mod schedule;
 pub mod state;
 pub mod store;
 pub mod table;

@@ -11,4 +11,5 @@ pub mod handover;
 pub mod leases;
 pub mod locks;
 pub mod members;
+pub mod schedule;
 mod slots;

@@ -8,11 +8,13 @@ mod events;
 mod keys;
 mod locks;
 mod runs;
+mod schedules;
 
 pub use events::{EVENTS_PAGE, compacted, events, run_events};
 pub use keys::{KeyFilter, KeysPage, MAX_TXN_OPS, MAX_TXN_READ_BYTES, key_version, list_keys};
 pub use locks::{list_locks, lock};
 pub use runs::{RunFilter, RunsPage, list_runs, run_view, state_counts};
+pub use schedules::{Occurrence, occurrences, schedule, schedules};
 
 use alloc::string::String;
 use alloc::vec::Vec;

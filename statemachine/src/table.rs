@@ -66,11 +66,19 @@ pub enum Table {
     LockLeases = 32,
     /// (namespace, key) -> KeyFenceRow.
     KeyFences = 33,
+    /// (namespace, workflow, schedule) -> ScheduleRow.
+    Schedules = 34,
+    /// (due, namespace, workflow, schedule) -> (): what is to be fired or, due at 0, to be planned.
+    ScheduleDue = 35,
+    /// (namespace, workflow, schedule, nominal time) -> OccurrenceRow.
+    Occurrences = 36,
+    /// (recorded, key of the occurrence) -> (): occurrences, oldest record first.
+    OccurrenceExpiry = 37,
 }
 
 impl Table {
     /// Every table, in the order of numbers.
-    pub const ALL: [Table; 31] = [
+    pub const ALL: [Table; 35] = [
         Table::Meta,
         Table::Workflows,
         Table::Versions,
@@ -102,6 +110,10 @@ impl Table {
         Table::LockWaiters,
         Table::LockLeases,
         Table::KeyFences,
+        Table::Schedules,
+        Table::ScheduleDue,
+        Table::Occurrences,
+        Table::OccurrenceExpiry,
     ];
 
     /// Its fixed number.

@@ -27,6 +27,8 @@ impl Touched {
     pub const WORKFLOWS: Touched = Touched(1 << 7);
     /// Something with an expiry was stored.
     pub const EXPIRY: Touched = Touched(1 << 8);
+    /// Schedules were set, planned, paused, resumed or fired.
+    pub const SCHEDULES: Touched = Touched(1 << 16);
 
     /// Locks were acquired, renewed, queued for, released or expired.
     pub const LOCKS: Touched = Touched(1 << 12);

@@ -235,6 +235,31 @@ impl Clawhive for Fake {
         Ok(Response::new(next_stream(&mut state.logs)))
     }
 
+    async fn list_schedules(
+        &self,
+        _: Request<ListSchedulesRequest>,
+    ) -> Result<Response<ListSchedulesResponse>, Status> {
+        Err(Status::unimplemented("schedules"))
+    }
+
+    async fn get_schedule(&self, _: Request<GetScheduleRequest>) -> Result<Response<ScheduleView>, Status> {
+        Err(Status::unimplemented("schedules"))
+    }
+
+    async fn trigger_schedule(
+        &self,
+        _: Request<TriggerScheduleRequest>,
+    ) -> Result<Response<SubmitRunResponse>, Status> {
+        Err(Status::unimplemented("schedules"))
+    }
+
+    async fn pause_schedule(
+        &self,
+        _: Request<PauseScheduleRequest>,
+    ) -> Result<Response<ScheduleView>, Status> {
+        Err(Status::unimplemented("schedules"))
+    }
+
     async fn list_nodes(
         &self,
         _request: Request<ListNodesRequest>,

@@ -67,7 +67,11 @@ impl Clients {
 
     fn put(&self, graph: usize) -> Kind {
         let graph = &self.pool[graph];
-        Kind::PutWorkflow(PutWorkflow { workflow: Some(graph.workflow.clone()), hash: graph.hash.clone() })
+        Kind::PutWorkflow(PutWorkflow {
+            workflow: Some(graph.workflow.clone()),
+            hash: graph.hash.clone(),
+            ..PutWorkflow::default()
+        })
     }
 
     fn submit(&mut self, now: u64, repeats: bool) -> usize {

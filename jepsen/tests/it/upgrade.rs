@@ -94,7 +94,10 @@ fn data_of_release_0_1_goes_on_and_that_release_refuses_it_afterwards() {
             let refused = clawhive(&old, &["server", "--data", data.to_str().unwrap()]);
             let said = text(&refused.stderr);
             assert!(!refused.status.success());
-            assert!(said.contains("has format 2, this version reads format 1; nothing was changed"), "{said}");
+            assert!(
+                said.contains("has format 2, this version reads format 1; nothing was changed"),
+                "{said}"
+            );
             assert_eq!(std::fs::read(data.join("identity.json")).unwrap(), before);
         }
     });

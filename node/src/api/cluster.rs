@@ -70,6 +70,7 @@ pub(super) async fn status(ctx: &Context) -> ClusterStatusResponse {
         node.skew_ms = clocks::skew_ms(&clocks, status.leader, node.id);
     }
     let reachable = status.voters.iter().filter(|voter| heard.answers.contains_key(voter)).count();
+    let scheduler = heard.leader(&status).is_some_and(|leader| leader.scheduler);
     let majority = status.voters.len() / 2 + 1;
     let mut response = ClusterStatusResponse {
         cluster_id: format_id(&ctx.me.cluster_id),
@@ -84,6 +85,7 @@ pub(super) async fn status(ctx: &Context) -> ClusterStatusResponse {
         suspended: read::cluster(&view).suspended,
         tolerates: count(reachable.saturating_sub(majority)),
         changing: status.joint,
+        scheduler,
         level: clawhive_statemachine::level::current(&view),
         last_log_index: heard.leader(&status).map_or(status.last_log_index, |leader| leader.last_log_index),
         ..ClusterStatusResponse::default()

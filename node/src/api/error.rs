@@ -183,7 +183,9 @@ impl From<Rejection> for ApiError {
             | RejectionCode::LockLost
             | RejectionCode::NoSlot => ErrorCode::Conflict,
             RejectionCode::UnknownClaw => ErrorCode::NotFound,
-            RejectionCode::NotYet => ErrorCode::Conflict,
+            RejectionCode::NotYet | RejectionCode::StaleSchedule | RejectionCode::Overlap => {
+                ErrorCode::Conflict
+            }
             RejectionCode::Unspecified => ErrorCode::Internal,
         };
         ApiError::new(code, rejection.message)

@@ -327,7 +327,7 @@ mod tests {
         let (namespace, name) = ("default".into(), format!("w{index}"));
         let workflow = Some(Workflow { namespace, name, tasks, ..Workflow::default() });
         let hash = index.to_be_bytes().to_vec();
-        run(store, index, day, Kind::PutWorkflow(PutWorkflow { workflow, hash }));
+        run(store, index, day, Kind::PutWorkflow(PutWorkflow { workflow, hash, ..PutWorkflow::default() }));
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod locks;
 mod logs;
 mod members;
 mod runs;
+mod schedules;
 mod submit;
 mod watch;
 
@@ -25,14 +26,15 @@ use clawhive_proto::clawhive_server::{Clawhive, ClawhiveServer};
 use clawhive_proto::{
     AcquireLockRequest, AcquireLockResponse, CancelRunRequest, CancelRunResponse, CheckDigestsRequest,
     CheckDigestsResponse, ClusterStatusRequest, ClusterStatusResponse, EventView, Freshness, GetKeyRequest,
-    GetKeyResponse, GetRunRequest, ListEventsRequest, ListKeysRequest, ListKeysResponse, ListLocksRequest,
-    ListLocksResponse, ListNodesRequest, ListNodesResponse, ListRunsRequest, ListRunsResponse, LogChunk,
-    MAX_MESSAGE_BYTES, NodeChanged, PutKeyRequest, PutKeyResponse, PutWorkflowRequest, PutWorkflowResponse,
+    GetKeyResponse, GetRunRequest, GetScheduleRequest, ListEventsRequest, ListKeysRequest, ListKeysResponse,
+    ListLocksRequest, ListLocksResponse, ListNodesRequest, ListNodesResponse, ListRunsRequest,
+    ListRunsResponse, ListSchedulesRequest, ListSchedulesResponse, LogChunk, MAX_MESSAGE_BYTES, NodeChanged,
+    PauseScheduleRequest, PutKeyRequest, PutKeyResponse, PutWorkflowRequest, PutWorkflowResponse,
     ReadLogsRequest, ReleaseLockRequest, ReleaseLockResponse, RemoveNodeRequest, RenewLockRequest,
     RenewLockResponse, ResumeClusterRequest, ResumeClusterResponse, RunView, SaveSnapshotRequest,
-    SetNodeRoleRequest, SetNodeStateRequest, SnapshotChunk, SubmitRunRequest, SubmitRunResponse,
-    SubmitRunsRequest, SubmitRunsResponse, TransferLeaderRequest, TransferLeaderResponse, TxnKeysRequest,
-    TxnKeysResponse, WatchRunRequest,
+    ScheduleView, SetNodeRoleRequest, SetNodeStateRequest, SnapshotChunk, SubmitRunRequest,
+    SubmitRunResponse, SubmitRunsRequest, SubmitRunsResponse, TransferLeaderRequest, TransferLeaderResponse,
+    TriggerScheduleRequest, TxnKeysRequest, TxnKeysResponse, WatchRunRequest,
 };
 use clawhive_raft::View;
 use futures::Stream;
@@ -155,6 +157,26 @@ impl Clawhive for Api {
 
     async fn read_logs(&self, request: Request<ReadLogsRequest>) -> Answer<Items<LogChunk>> {
         Ok(Response::new(logs::read(self.ctx.clone(), request.into_inner()).await?))
+    }
+
+    async fn list_schedules(&self, request: Request<ListSchedulesRequest>) -> Answer<ListSchedulesResponse> {
+        let timeout = check::deadline(request.metadata());
+        Ok(Response::new(schedules::list(&self.ctx, request.into_inner(), timeout).await?))
+    }
+
+    async fn get_schedule(&self, request: Request<GetScheduleRequest>) -> Answer<ScheduleView> {
+        let timeout = check::deadline(request.metadata());
+        Ok(Response::new(schedules::get(&self.ctx, request.into_inner(), timeout).await?))
+    }
+
+    async fn trigger_schedule(&self, request: Request<TriggerScheduleRequest>) -> Answer<SubmitRunResponse> {
+        let timeout = check::deadline(request.metadata());
+        Ok(Response::new(schedules::trigger(&self.ctx, request.into_inner(), timeout).await?))
+    }
+
+    async fn pause_schedule(&self, request: Request<PauseScheduleRequest>) -> Answer<ScheduleView> {
+        let timeout = check::deadline(request.metadata());
+        Ok(Response::new(schedules::pause(&self.ctx, request.into_inner(), timeout).await?))
     }
 
     async fn list_nodes(&self, request: Request<ListNodesRequest>) -> Answer<ListNodesResponse> {

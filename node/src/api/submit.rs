@@ -63,7 +63,7 @@ pub(super) async fn put_workflow(
     let request_id = check::request_id(request.request_id)?;
     let Parsed { workflow, hash } = parse(request.definition).await?;
     let (namespace, name) = (workflow.namespace.clone(), workflow.name.clone());
-    let put = PutWorkflow { workflow: Some(workflow), hash };
+    let put = PutWorkflow { workflow: Some(workflow), hash, set_schedules: true };
     let commands = vec![Command { kind: Some(Kind::PutWorkflow(put)) }];
     let proposal = Proposal { request_id, actor: ACTOR.to_owned(), commands };
     let committed = ctx.replica.propose(proposal, timeout).await?;
@@ -140,7 +140,7 @@ struct Plan {
     submit: SubmitRun,
 }
 
-/// The version is pinned when the newest one that is known here is the same; else the definition travels along.
+/// A submit starts no schedule: that takes a put of its own. The version is pinned when the newest one that is known here is the same; else the definition travels along.
 fn of_definition(ctx: &Context, parsed: Parsed, given: &BTreeMap<String, String>) -> Result<Plan, ApiError> {
     let Parsed { workflow, hash } = parsed;
     let params = resolve(ctx, &workflow, given)?;
@@ -155,7 +155,8 @@ fn of_definition(ctx: &Context, parsed: Parsed, given: &BTreeMap<String, String>
         body_hash,
         ..SubmitRun::default()
     };
-    let put = known.is_none().then_some(PutWorkflow { workflow: Some(workflow), hash });
+    let put =
+        known.is_none().then_some(PutWorkflow { workflow: Some(workflow), hash, ..PutWorkflow::default() });
     Ok(Plan { put, submit })
 }
 
@@ -181,7 +182,7 @@ async fn of_name(
     Ok(Plan { put: None, submit })
 }
 
-fn resolve(
+pub(super) fn resolve(
     ctx: &Context,
     workflow: &Workflow,
     given: &BTreeMap<String, String>,

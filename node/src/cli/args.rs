@@ -2,6 +2,7 @@
 
 mod locks;
 mod members;
+mod schedule;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use super::ids::Run;
 use super::output::Format;
 pub(super) use locks::{KvConditions, KvDeleteArgs, KvGetArgs, KvLsArgs, KvPutArgs, KvVerb, LockArgs};
 pub(super) use members::{ClusterVerb, JoinArgs, NodeArgs, NodeLsArgs, NodeVerb, TransferLeaderArgs};
+pub(super) use schedule::{ApplyArgs, NextArgs, ScheduleVerb};
 
 /// Runs workflow graphs: alone, or as peers that survive the loss of any one.
 #[derive(Debug, Parser)]
@@ -73,6 +75,7 @@ pub(super) enum Verb {
     Dev(DevArgs),
     Server(ServerArgs),
     Validate(ValidateArgs),
+    Apply(ApplyArgs),
     Submit(SubmitArgs),
     Wait(WaitArgs),
     Ls(LsArgs),
@@ -80,6 +83,11 @@ pub(super) enum Verb {
     Logs(LogsArgs),
     Events(EventsArgs),
     Cancel(CancelArgs),
+    /// Look at schedules, pause, resume, trigger them
+    Schedule {
+        #[command(subcommand)]
+        verb: ScheduleVerb,
+    },
     Lock(LockArgs),
     /// Keep small values under keys
     Kv {

@@ -61,6 +61,8 @@ async fn dispatch(args: &Args, output: &Output) -> Result<u8, Failure> {
         Verb::Dev(verb) => verbs::dev::run(verb, output).await,
         Verb::Server(verb) => verbs::server::run(verb, output).await,
         Verb::Validate(verb) => verbs::validate::run(verb, output).await,
+        Verb::Apply(verb) => verbs::apply::run(verb, global, output).await,
+        Verb::Schedule { verb } => verbs::schedule::run(verb, global, output).await,
         Verb::Submit(verb) => verbs::submit::run(verb, global, output).await,
         Verb::Wait(verb) => verbs::wait::run(verb, global, output).await,
         Verb::Ls(verb) => verbs::ls::run(verb, global, output).await,

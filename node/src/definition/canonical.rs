@@ -1,12 +1,13 @@
 //! The canonical form as a file: every default filled in, and read back as the same definition.
 
 use clawhive_proto::{
-    Backoff, Delivery, OnFailure, Param, Retries, Task, Timeouts, Workflow, task::Executor,
+    Backoff, Delivery, OnFailure, Overlap, Param, Retries, Task, Timeouts, Workflow, task::Executor,
 };
 use serde_json::{Map, Value, json};
 
 use super::params::type_word;
 use super::policy::{BACKOFFS, DELIVERIES};
+use super::schedule;
 use super::values::duration_text;
 use super::workflow::ON_FAILURE;
 
@@ -27,6 +28,12 @@ pub fn canonical_json(workflow: &Workflow) -> Value {
     );
     put("timeout", limit(workflow.timeout_ms));
     put("on_failure", json!(on_failure(workflow.on_failure())));
+    if !workflow.schedules.is_empty() {
+        put("schedule", schedule::canonical(&workflow.schedules));
+    }
+    if !workflow.schedules.is_empty() || workflow.overlap() != Overlap::Allow {
+        put("overlap", json!(schedule::overlap_word(workflow.overlap())));
+    }
     put("tasks", workflow.tasks.iter().map(|one| (one.name.clone(), task(one, &workflow.tasks))).collect());
     Value::Object(out)
 }

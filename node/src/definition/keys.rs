@@ -15,9 +15,11 @@ pub(crate) enum Level {
     Retries,
     Timeout,
     Param,
+    Schedule,
+    Missed,
 }
 
-const LEVELS: [Level; 7] = [
+const LEVELS: [Level; 9] = [
     Level::Workflow,
     Level::Task,
     Level::Defaults,
@@ -25,6 +27,8 @@ const LEVELS: [Level; 7] = [
     Level::Timeout,
     Level::Process,
     Level::Param,
+    Level::Schedule,
+    Level::Missed,
 ];
 
 impl Level {
@@ -41,6 +45,8 @@ impl Level {
                 "max_parallel",
                 "timeout",
                 "on_failure",
+                "schedule",
+                "overlap",
                 "defaults",
                 "tasks",
             ],
@@ -52,13 +58,15 @@ impl Level {
             Level::Retries => &["max_attempts", "delay", "backoff", "max_delay", "jitter"],
             Level::Timeout => &["execution", "queue", "grace"],
             Level::Param => &["type", "default", "description"],
+            Level::Schedule => &["name", "cron", "every", "timezone", "missed"],
+            Level::Missed => &["policy", "window"],
         }
     }
 
     /// The keys of the format that this version does not understand yet.
     pub fn later(self) -> &'static [&'static str] {
         match self {
-            Level::Workflow => &["schedule", "overlap", "hooks", "pools", "targets", "missed"],
+            Level::Workflow => &["hooks", "pools", "targets", "missed"],
             Level::Defaults => &["resources", "pools", "on", "env"],
             Level::Task => &[
                 "docker",
@@ -77,6 +85,8 @@ impl Level {
                 "hooks",
             ],
             Level::Process => &["user"],
+            Level::Schedule => &["dst", "at"],
+            Level::Missed => &["max"],
             Level::Retries | Level::Timeout | Level::Param => &[],
         }
     }
@@ -91,6 +101,8 @@ impl Level {
             Level::Retries => "`retries`",
             Level::Timeout => "`timeout`",
             Level::Param => "a parameter",
+            Level::Schedule => "a schedule",
+            Level::Missed => "`missed`",
         }
     }
 }

@@ -10,7 +10,7 @@ use super::source::Span;
 use super::task::{self, Defaults, Draft};
 use super::tree::{Entry, Map, Node, Value};
 use super::values::{WORKFLOW_NAME, choice, is_none, limit, name, prose, text, whole};
-use super::{graph, references};
+use super::{graph, references, schedule};
 
 pub(crate) const ON_FAILURE: [(&str, OnFailure); 2] =
     [("continue", OnFailure::Continue), ("stop", OnFailure::Stop)];
@@ -55,6 +55,7 @@ pub(crate) fn read(report: &mut Report<'_>, root: &Node<'_>) -> Option<Workflow>
     references::check(report, &drafts, &workflow.params, sound, &tasks_path);
     if let Some(entry) = map.get("params") {
         references::check_params(report, &entry.value, &path.key("params"));
+        schedule::check_params(report, map, &workflow.params, &path.key("params"));
     }
     if !report.failed() {
         remark_on_timeouts(report, map, &drafts);
@@ -92,6 +93,8 @@ fn header(report: &mut Report<'_>, map: &Map<'_>, workflow: &mut Workflow) {
                 report.error("wrong-type", value.span, &here, message, help);
             }
             "timeout" => workflow.timeout_ms = limit(report, value, &here).unwrap_or_default(),
+            "schedule" => workflow.schedules = schedule::schedules(report, entry, &here),
+            "overlap" => workflow.set_overlap(schedule::overlap(report, value, &here)),
             "on_failure" => {
                 workflow.on_failure = choice(report, value, &here, &ON_FAILURE).unwrap_or_default().into();
             }

@@ -18,7 +18,7 @@ const BATCH_BYTES: usize = 256 * 1024;
 /// has one outcome more than was asked for.
 pub(crate) fn enrich(ctx: &Context, mut proposal: Proposal) -> Proposal {
     let completes = |command: &Command| matches!(command.kind, Some(Kind::CompleteTask(_)));
-    if !proposal.commands.iter().any(completes) || !ctx.health.loops_run() {
+    if !proposal.commands.iter().any(completes) || !ctx.scheduler() {
         return proposal;
     }
     let view = ctx.replica.view();

@@ -9,6 +9,7 @@ mod beats;
 mod collector;
 mod digests;
 pub(crate) mod handover;
+pub(crate) mod health;
 mod level;
 mod locks;
 mod members;
@@ -16,10 +17,11 @@ mod pace;
 mod reaper;
 mod resolve;
 mod scheduler;
+mod schedules;
 mod timers;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use clawhive_raft::ProposeError;
 use tokio::sync::watch;
@@ -28,17 +30,10 @@ use tokio::task::JoinSet;
 use crate::context::Context;
 pub(crate) use beats::Beats;
 pub(crate) use digests::Pace;
+pub(crate) use health::Health;
 
-/// Whether the loops of a leader run. Part of readiness: a leader without a scheduler is not one.
-#[derive(Debug, Default)]
-pub(crate) struct Health(AtomicBool);
-
-impl Health {
-    /// True while this node leads and every loop of it runs.
-    pub(crate) fn loops_run(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
+/// How often the loops are looked at: one that hangs is started again with all others.
+const WATCH: Duration = Duration::from_secs(5);
 
 /// One term of this node as the leader, as its loops see it.
 #[derive(Clone)]
@@ -91,6 +86,7 @@ pub(crate) async fn run(ctx: Arc<Context>) {
         ctx.beats.forget();
         let mut loops = JoinSet::new();
         loops.spawn(scheduler::run(leadership.clone()));
+        loops.spawn(schedules::run(leadership.clone()));
         loops.spawn(timers::run(leadership.clone()));
         loops.spawn(reaper::run(leadership.clone()));
         loops.spawn(collector::run(leadership.clone()));
@@ -100,10 +96,13 @@ pub(crate) async fn run(ctx: Arc<Context>) {
         loops.spawn(level::run(leadership.clone()));
         loops.spawn(locks::run(leadership.clone()));
         loops.spawn(beats::run(leadership));
-        ctx.health.0.store(true, Ordering::Relaxed);
+        ctx.health.set(true, ctx.clock.monotonic());
         tokio::select! {
             ended = status.wait_for(|status| !status.is_leader || status.term != began) => {
                 tracing::info!(node = ctx.me.node, term = began, stopping = ended.is_err(), "leads no more");
+            }
+            () = hang(&ctx) => {
+                tracing::error!(node = ctx.me.node, "the loop that fires schedules hangs; all loops are started again");
             }
             Some(ended) = loops.join_next() => {
                 match ended {
@@ -112,9 +111,16 @@ pub(crate) async fn run(ctx: Arc<Context>) {
                 }
             }
         }
-        ctx.health.0.store(false, Ordering::Relaxed);
+        ctx.health.set(false, ctx.clock.monotonic());
         loops.shutdown().await;
         ctx.beats.forget();
         pace::breathe().await;
+    }
+}
+
+/// Returns when the loop that fires schedules has not looked up for too long.
+async fn hang(ctx: &Context) {
+    while !ctx.health.hangs(ctx.clock.monotonic()) {
+        tokio::time::sleep(WATCH).await;
     }
 }

@@ -35,7 +35,10 @@ pub(super) fn grant(view: &dyn ReadStore, mut grant: Grant, reports: &[Command])
             id: run.0,
             workflow: row.workflow.clone(),
             namespace: row.namespace.clone(),
-            moment: Moment { created_at_ms: row.created_at_ms, nominal_time_ms: None },
+            moment: Moment {
+                created_at_ms: row.created_at_ms,
+                nominal_time_ms: (row.nominal_ms > 0).then_some(row.nominal_ms),
+            },
         },
         params: row.params.clone(),
         outputs: outputs(view, run, &row, &task, reports),

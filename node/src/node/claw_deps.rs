@@ -14,7 +14,7 @@ use clawhive_proto::{
 use clawhive_raft::{Feed, Transport};
 use clawhive_statemachine::ids::{ClawId, Fence, RunId, TaskIndex, Version, WorkflowUid};
 use clawhive_statemachine::read::AssignmentKey;
-use clawhive_statemachine::{Touched, read};
+use clawhive_statemachine::{Touched, names, read};
 
 use crate::claw::{Assignment, BeatError, BeatReply, ClawDeps, ReportError, Work};
 use crate::context::{Context, rejection};
@@ -113,8 +113,9 @@ impl ClawDeps for NodeClaw {
             0 => None,
             timeout_ms => Some(run_row.created_at_ms.saturating_add(timeout_ms)),
         };
+        let nominal_time = (run_row.nominal_ms > 0).then(|| names::time(run_row.nominal_ms));
         let (namespace, workflow) = (run_row.namespace, run_row.workflow);
-        Ok(Some(Work { task, namespace, workflow, run_deadline_ms, ..Work::default() }))
+        Ok(Some(Work { task, namespace, workflow, run_deadline_ms, nominal_time, ..Work::default() }))
     }
 
     async fn changed(&self) {

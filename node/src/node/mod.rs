@@ -97,7 +97,7 @@ impl Node {
 
     /// True while this node leads and its loops run.
     pub fn is_leader(&self) -> bool {
-        self.ctx.replica.status().borrow().is_leader && self.ctx.health.loops_run()
+        self.ctx.replica.status().borrow().is_leader && self.ctx.scheduler()
     }
 
     /// Tasks that run on this node right now.
@@ -116,7 +116,7 @@ impl Node {
         let leads = self.ctx.replica.status().borrow().is_leader;
         let registered = self.claw.status().borrow().registered_at.is_some();
         registered
-            && (!leads || self.ctx.health.loops_run())
+            && (!leads || self.ctx.scheduler())
             && self.ctx.replica.linearizable_view(Duration::from_millis(500)).await.is_ok()
     }
 

@@ -2,6 +2,7 @@
 
 mod dev;
 mod run;
+mod schedules;
 mod server;
 mod settings;
 mod snapshot;

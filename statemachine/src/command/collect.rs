@@ -1,4 +1,4 @@
-//! Drops what has outlived its time: request ids, idempotency keys, finished runs, events. The rows of a dropped run
+//! Drops what has outlived its time: request ids, idempotency keys, finished runs, events, occurrences. The rows of a dropped run
 //! go through the backlog, since a run may have any number of them.
 
 use alloc::vec::Vec;
@@ -21,12 +21,14 @@ const MAX_ROWS: u32 = 10_000;
 pub(crate) fn apply(work: &mut Work<'_>, command: &Collect) -> Step<Answer> {
     let mut left = command.limit.min(MAX_ROWS) as usize;
     let asked = left;
-    expire(work, Table::RequestExpiry, Table::Requests, &mut left);
-    expire(work, Table::IdempotencyExpiry, Table::Idempotency, &mut left);
+    let now = work.now;
+    expire(work, Table::RequestExpiry, Table::Requests, now, &mut left);
+    expire(work, Table::IdempotencyExpiry, Table::Idempotency, now, &mut left);
     // What ended at this time or before is dropped.
     if let Some(horizon) = work.now.checked_sub(HISTORY_MS) {
         drop_runs(work, horizon, &mut left)?;
         drop_events(work, horizon, &mut left)?;
+        expire(work, Table::OccurrenceExpiry, Table::Occurrences, horizon, &mut left);
     }
     Ok(Answer::Progress(Progress { done: (asked - left) as u32, more: left == 0 }))
 }
@@ -46,8 +48,8 @@ fn due(work: &Work<'_>, index: Table, until: u64, limit: usize) -> Vec<Vec<u8>> 
 }
 
 /// Removes rows of `of` whose expiry index says so; the key there is the row's key after the time.
-fn expire(work: &mut Work<'_>, index: Table, of: Table, left: &mut usize) {
-    for key in due(work, index, work.now, *left) {
+fn expire(work: &mut Work<'_>, index: Table, of: Table, until: u64, left: &mut usize) {
+    for key in due(work, index, until, *left) {
         work.delete(index, &key);
         work.delete(of, key.get(8..).unwrap_or_default());
         *left -= 1;

@@ -11,7 +11,7 @@ use crate::graph::check;
 use crate::halt::{Step, rejected};
 use crate::ids::{TaskIndex, Version, WorkflowUid};
 use crate::work::Work;
-use crate::{Table, Touched, key};
+use crate::{Table, Touched, key, schedule};
 
 pub(crate) fn apply(work: &mut Work<'_>, command: &PutWorkflow) -> Step<Answer> {
     let Some(workflow) = &command.workflow else {
@@ -26,6 +26,11 @@ pub(crate) fn apply(work: &mut Work<'_>, command: &PutWorkflow) -> Step<Answer> 
     let known: Option<WorkflowRow> = work.get(Table::Workflows, &name_key)?;
     if let Some(known) = known.as_ref().filter(|known| known.latest_hash == command.hash) {
         let unchanged = WorkflowPut { version: known.latest_version, created: false };
+        // A submit may have stored it before.
+        if command.set_schedules {
+            valid(check::schedules(workflow))?;
+            schedule::sync(work, workflow)?;
+        }
         return Ok(Answer::WorkflowPut(unchanged));
     }
     let graph = valid(check::workflow(workflow))?;
@@ -56,6 +61,9 @@ pub(crate) fn apply(work: &mut Work<'_>, command: &PutWorkflow) -> Step<Answer> 
         detail: alloc::format!("{}/{} version {version}", workflow.namespace, workflow.name),
         ..Event::default()
     });
+    if command.set_schedules {
+        schedule::sync(work, workflow)?;
+    }
     Ok(Answer::WorkflowPut(WorkflowPut { version: version.0, created: true }))
 }
 
@@ -72,5 +80,7 @@ fn header(workflow: &Workflow) -> Workflow {
         timeout_ms: workflow.timeout_ms,
         on_failure: workflow.on_failure,
         tasks: Vec::new(),
+        schedules: workflow.schedules.clone(),
+        overlap: workflow.overlap,
     }
 }

@@ -1,5 +1,7 @@
 //! Starts a run, pinned to a version. This is the one entry that may write as many rows as the run has tasks.
 
+use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::vec::Vec;
 use clawhive_proto::outcome::Kind as Answer;
 use clawhive_proto::prost::Message;
@@ -26,33 +28,71 @@ pub(crate) fn apply(work: &mut Work<'_>, command: &SubmitRun) -> Step<Answer> {
     if let Some(earlier) = earlier(work, command)? {
         return Ok(Answer::RunSubmitted(earlier));
     }
-    let name_key = key::workflow(&command.namespace, &command.workflow);
+    let (run, version) = create(
+        work,
+        &NewRun {
+            namespace: &command.namespace,
+            workflow: &command.workflow,
+            version: command.version,
+            params: &command.params,
+            labels: &command.labels,
+            idempotency_key: &command.idempotency_key,
+            of_schedule: None,
+        },
+    )?;
+    if !command.idempotency_key.is_empty() {
+        remember(work, command, run, version);
+    }
+    Ok(Answer::RunSubmitted(RunSubmitted { run: run.0, replayed: false, version: version.0 }))
+}
+
+/// A run to be made.
+pub(crate) struct NewRun<'a> {
+    pub namespace: &'a str,
+    pub workflow: &'a str,
+    /// 0: the newest.
+    pub version: u64,
+    pub params: &'a BTreeMap<String, String>,
+    pub labels: &'a BTreeMap<String, String>,
+    pub idempotency_key: &'a str,
+    pub of_schedule: Option<OfSchedule<'a>>,
+}
+
+/// The schedule that makes a run.
+#[derive(Clone, Copy)]
+pub(crate) struct OfSchedule<'a> {
+    pub uid: u64,
+    pub name: &'a str,
+    /// 0: by hand.
+    pub nominal_ms: u64,
+}
+
+/// Makes a run of a stored workflow.
+pub(crate) fn create(work: &mut Work<'_>, new: &NewRun<'_>) -> Step<(RunId, Version)> {
+    let name_key = key::workflow(new.namespace, new.workflow);
     let Some(workflow) = work.get::<WorkflowRow>(Table::Workflows, &name_key)? else {
-        return not_found(command);
+        return not_found(new);
     };
     let uid = WorkflowUid(workflow.uid);
-    let version = Version(if command.version == 0 { workflow.latest_version } else { command.version });
+    let version = Version(if new.version == 0 { workflow.latest_version } else { new.version });
     let Some(head) = work.get::<VersionRow>(Table::Versions, &key::version(uid, version))? else {
-        return not_found(command);
+        return not_found(new);
     };
     let header = head.header.unwrap_or_default();
 
     let run = RunId(work.meta.next_run);
     work.meta.next_run += 1;
-    if !command.idempotency_key.is_empty() {
-        remember(work, command, run, version);
-    }
     work.put_run(
         run,
         RunRow {
-            namespace: command.namespace.clone(),
-            workflow: command.workflow.clone(),
+            namespace: new.namespace.into(),
+            workflow: new.workflow.into(),
             workflow_uid: uid.0,
             version: version.0,
             state: RunState::Pending as i32,
-            params: command.params.clone(),
+            params: new.params.clone(),
             created_at_ms: work.now,
-            idempotency_key: command.idempotency_key.clone(),
+            idempotency_key: new.idempotency_key.into(),
             log_index: work.log_index,
             priority: header.priority,
             max_parallel: header.max_parallel,
@@ -60,7 +100,10 @@ pub(crate) fn apply(work: &mut Work<'_>, command: &SubmitRun) -> Step<Answer> {
             timeout_ms: header.timeout_ms,
             tasks: head.tasks,
             unfinished: head.tasks,
-            labels: command.labels.clone(),
+            labels: new.labels.clone(),
+            schedule_uid: new.of_schedule.map_or(0, |of| of.uid),
+            schedule: new.of_schedule.map_or_else(String::new, |of| of.name.into()),
+            nominal_ms: new.of_schedule.map_or(0, |of| of.nominal_ms),
             ..RunRow::default()
         },
     );
@@ -72,17 +115,17 @@ pub(crate) fn apply(work: &mut Work<'_>, command: &SubmitRun) -> Step<Answer> {
     }
     work.run_event(EventKind::RunSubmitted, run, Reason::Unspecified, "");
     put_tasks(work, run, uid, version)?;
-    Ok(Answer::RunSubmitted(RunSubmitted { run: run.0, replayed: false, version: version.0 }))
+    Ok((run, version))
 }
 
-fn not_found(command: &SubmitRun) -> Step<Answer> {
-    let version = match command.version {
-        0 => alloc::string::String::new(),
+fn not_found<T>(new: &NewRun<'_>) -> Step<T> {
+    let version = match new.version {
+        0 => String::new(),
         version => alloc::format!(" version {version}"),
     };
     rejected(
         RejectionCode::NotFound,
-        alloc::format!("there is no workflow {}/{}{version}", command.namespace, command.workflow),
+        alloc::format!("there is no workflow {}/{}{version}", new.namespace, new.workflow),
     )
 }
 

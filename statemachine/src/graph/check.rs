@@ -7,11 +7,15 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use clawhive_proto::Workflow;
+use clawhive_proto::schedule::When;
 
 use crate::key::TOP_PRIORITY;
 
 /// The most tasks that a workflow may have.
 pub(crate) const MAX_TASKS: usize = 100_000;
+
+/// The most schedules that a workflow may have.
+pub(crate) const MAX_SCHEDULES: usize = 100;
 
 /// The graph from the upstreams' side.
 #[derive(Debug, PartialEq, Eq)]
@@ -74,7 +78,30 @@ pub(crate) fn workflow(workflow: &Workflow) -> Result<Graph, String> {
         }
     }
     no_cycle(workflow, &dependents)?;
+    schedules(workflow)?;
     Ok(Graph { dependents, edges })
+}
+
+/// Checks the schedules of a workflow. What their texts mean is for the leader to say.
+pub(crate) fn schedules(workflow: &Workflow) -> Result<(), String> {
+    if workflow.schedules.len() > MAX_SCHEDULES {
+        return Err(format!("the workflow has more than {MAX_SCHEDULES} schedules"));
+    }
+    let mut names = BTreeSet::new();
+    for schedule in &workflow.schedules {
+        if schedule.name.contains('\0') {
+            return Err(String::from("a schedule's name holds a NUL"));
+        }
+        if !names.insert(schedule.name.as_str()) {
+            return Err(format!("two schedules are named {:?}", schedule.name));
+        }
+        match &schedule.when {
+            None => return Err(format!("schedule {:?} says neither cron nor every", schedule.name)),
+            Some(When::EveryMs(0)) => return Err(format!("schedule {:?} is every 0 ms", schedule.name)),
+            Some(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Takes tasks away whose upstreams are gone, until none is left or only cycles are.

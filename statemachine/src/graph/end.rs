@@ -11,7 +11,7 @@ use crate::graph::{admission, stop};
 use crate::halt::{Step, broken};
 use crate::ids::{ClawId, RunId, TaskIndex, Version, WorkflowUid};
 use crate::work::Work;
-use crate::{Table, key, state};
+use crate::{Table, key, schedule, state};
 
 /// How a task ends.
 pub(crate) struct End<'a> {
@@ -134,5 +134,5 @@ fn run(work: &mut Work<'_>, run: RunId) -> Step<()> {
     work.delete(Table::Active, &key::run(run));
     work.put_raw(Table::Finished, &key::finished(now, run), &[]);
     work.run_event(kind, run, reason, &detail);
-    Ok(())
+    schedule::run_ended(work, run)
 }

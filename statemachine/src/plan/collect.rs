@@ -37,6 +37,7 @@ pub fn plan(view: &dyn ReadStore, now_ms: u64) -> CollectPlan {
         first_time(Table::IdempotencyExpiry),
         first_time(Table::Finished).map(|ended| ended.saturating_add(HISTORY_MS)),
         first_event.map(|time| time.saturating_add(HISTORY_MS)),
+        first_time(Table::OccurrenceExpiry).map(|recorded| recorded.saturating_add(HISTORY_MS)),
     ];
     let next_due_ms = ends.into_iter().flatten().min().map(|end| end.saturating_add(SLACK_MS));
     let command = next_due_ms.filter(|due| *due <= now_ms).map(|_| Collect { limit: BATCH });

@@ -123,7 +123,7 @@ pub fn workflow(name: &str, tasks: Vec<Task>) -> Workflow {
 /// Stores a workflow; its hash is its encoding.
 pub fn put(workflow: Workflow) -> Kind {
     let hash = clawhive_statemachine::proto::prost::Message::encode_to_vec(&workflow);
-    Kind::PutWorkflow(PutWorkflow { workflow: Some(workflow), hash })
+    Kind::PutWorkflow(PutWorkflow { workflow: Some(workflow), hash, set_schedules: true })
 }
 
 /// Submits a run of the newest version.

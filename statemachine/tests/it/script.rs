@@ -4,6 +4,7 @@
 
 mod locks;
 mod play;
+mod schedules;
 mod show;
 
 use std::path::Path;

@@ -1,8 +1,11 @@
 //! Views of the protocol as documents, with the fields that programs rely on. Numbers that can pass 2^53 are text.
 
+use clawhive_node::definition::duration_text;
+use clawhive_proto::schedule::When;
 use clawhive_proto::{
     AttemptRow, AttemptState, AttemptView, ClusterStatusResponse, Diagnostic, EventView, Freshness,
-    HealthFinding, ListNodesResponse, NodeView, Reason, RunView, TaskView,
+    HealthFinding, ListNodesResponse, MissedPolicy, NodeView, OccurrenceView, Overlap, Reason, RunView,
+    ScheduleView, TaskView,
 };
 use clawhive_statemachine::names;
 use serde_json::{Map, Value, json};
@@ -13,6 +16,10 @@ use super::time::rfc3339;
 /// A run; with its tasks when the view has them.
 pub(in crate::cli) fn run_json(view: &RunView) -> Value {
     let row = view.run.clone().unwrap_or_default();
+    let schedule = match row.schedule_uid {
+        0 => Value::Null,
+        _ => json!(names::schedule(&row.namespace, &row.workflow, &row.schedule)),
+    };
     let counts = view.counts.iter().map(|one| (names::task_state(one.state()), json!(one.count)));
     json!({
         "id": view.id.to_string(),
@@ -27,8 +34,8 @@ pub(in crate::cli) fn run_json(view: &RunView) -> Value {
         "created_at": rfc3339(row.created_at_ms),
         "started_at": rfc3339(row.started_at_ms),
         "ended_at": rfc3339(row.ended_at_ms),
-        "nominal_time": null,
-        "schedule": null,
+        "nominal_time": rfc3339(row.nominal_ms),
+        "schedule": schedule,
         "idempotency_key": text(&row.idempotency_key),
         "log_index": row.log_index.to_string(),
         "task_count": row.tasks,
@@ -166,9 +173,62 @@ pub(in crate::cli) fn cluster_json(status: &ClusterStatusResponse) -> Value {
         "health": status.health,
         "changing": status.changing,
         "last_log_index": status.last_log_index.to_string(),
+        "scheduler": status.scheduler,
         "answered_by": status.node.to_string(),
         "suspended": status.suspended,
         "nodes": status.nodes.iter().map(node_json).collect::<Value>(),
+    })
+}
+
+/// A schedule, with the records of its occurrences.
+pub(in crate::cli) fn schedule_json(view: &ScheduleView) -> Value {
+    let (of, row) = (view.of.clone().unwrap_or_default(), view.row.clone().unwrap_or_default());
+    let definition = row.definition.clone().unwrap_or_default();
+    let (cron, every) = match &definition.when {
+        Some(When::Cron(expression)) => (json!(expression), Value::Null),
+        Some(When::EveryMs(ms)) => (Value::Null, json!(duration_text(*ms))),
+        None => (Value::Null, Value::Null),
+    };
+    let missed = match definition.missed() {
+        MissedPolicy::None => "none",
+        MissedPolicy::Latest => "latest",
+    };
+    let window = match definition.missed_window_ms {
+        0 => Value::Null,
+        ms => json!(duration_text(ms)),
+    };
+    json!({
+        "schedule": names::schedule(&of.namespace, &of.workflow, &of.schedule),
+        "namespace": of.namespace,
+        "workflow": of.workflow,
+        "name": text(&of.schedule),
+        "cron": cron,
+        "every": every,
+        "timezone": text(&definition.timezone),
+        "overlap": if row.overlap() == Overlap::Skip { "skip" } else { "allow" },
+        "missed": {"policy": missed, "window": window},
+        "state": names::schedule_state(row.state()),
+        "message": text(&row.message),
+        "next_time": rfc3339(row.next_ms),
+        "never_again": row.never,
+        "fired": row.fired.to_string(),
+        "skipped": row.skipped.to_string(),
+        "active_runs": row.active,
+        "last_run": if row.last_run == 0 { Value::Null } else { json!(row.last_run.to_string()) },
+        "occurrences": view.occurrences.iter().map(occurrence_json).collect::<Value>(),
+    })
+}
+
+fn occurrence_json(one: &OccurrenceView) -> Value {
+    let row = one.row.clone().unwrap_or_default();
+    json!({
+        "nominal_time": rfc3339(one.nominal_ms),
+        "run": if row.run == 0 { Value::Null } else { json!(row.run.to_string()) },
+        "skipped": text(&names::skip_reason(row.skipped())),
+        "detail": text(&row.detail),
+        "until": rfc3339(row.last_ms),
+        "count": row.count.to_string(),
+        "recorded_at": rfc3339(row.recorded_at_ms),
     })
 }
 

@@ -19,7 +19,7 @@ use super::failure::Failure;
 
 pub(super) use document::{
     attempt_json, cluster_json, diagnostic_json, event_json, freshness_json, health_json, nodes_json,
-    run_json, stale_text, task_json, why_text,
+    run_json, schedule_json, stale_text, task_json, why_text,
 };
 pub(super) use style::{Hue, Stream};
 pub(super) use table::Table;

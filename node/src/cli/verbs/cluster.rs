@@ -113,7 +113,11 @@ fn text(status: &ClusterStatusResponse, output: &Output) -> String {
     let stream = output.stdout;
     let leader = match status.leader {
         0 => stream.paint("none", Hue::Bad),
-        node => format!("node {node} (term {})", status.term),
+        node if status.scheduler => format!("node {node} (term {})", status.term),
+        node => {
+            let dead = stream.paint("its scheduler is not alive", Hue::Bad);
+            format!("node {node} (term {}), {dead}", status.term)
+        }
     };
     let reachable = format!("{} of {} voters reachable", status.reachable, status.voters);
     let quorum = match status.quorum {

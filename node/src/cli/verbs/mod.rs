@@ -1,5 +1,6 @@
 //! One file per verb: what it asks, what it tells.
 
+pub(super) mod apply;
 pub(super) mod bench;
 pub(super) mod cancel;
 pub(super) mod cluster;
@@ -15,6 +16,7 @@ pub(super) mod logs;
 pub(super) mod ls;
 pub(super) mod nodes;
 pub(super) mod run;
+pub(super) mod schedule;
 pub(super) mod server;
 pub(super) mod show;
 pub(super) mod snapshot;

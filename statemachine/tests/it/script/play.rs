@@ -23,6 +23,7 @@
 //! node add JOIN [at=ADDR] [role=claw] | remove ID | drain ID | activate ID | role ID claw|voter
 //! show tasks|run|runs|claws|attempts|ready|timers|backlog|counts|locks|keys [..]
 //! lock .. | kv ..      see locks.rs
+//! schedules .. | fire_schedule .. | pause_schedule .. | ..              see `schedules.rs`
 //! ```
 //! TASK is `name` (of the newest run), or `RUN/name`.
 
@@ -36,7 +37,7 @@ use clawhive_statemachine::proto::command::Kind;
 use clawhive_statemachine::proto::*;
 use clawhive_statemachine::read;
 
-use super::{locks, show};
+use super::{locks, schedules, show};
 use crate::cluster::{Cluster, DAY_MS, put, register, submit, task, workflow};
 
 pub struct Play {
@@ -72,7 +73,7 @@ impl<'a> Words<'a> {
     }
 }
 
-fn duration(text: &str) -> u64 {
+pub fn duration(text: &str) -> u64 {
     let digits = text.trim_end_matches(char::is_alphabetic);
     let unit = match &text[digits.len()..] {
         "ms" => 1,
@@ -85,7 +86,7 @@ fn duration(text: &str) -> u64 {
     digits.parse::<u64>().unwrap() * unit
 }
 
-fn time_of_day(text: &str) -> u64 {
+pub fn time_of_day(text: &str) -> u64 {
     let (text, millis) = text.split_once('.').unwrap_or((text, "0"));
     let parts: Vec<u64> = text.split(':').map(|part| part.parse().unwrap()).collect();
     DAY_MS + (parts[0] * 3_600 + parts[1] * 60 + parts[2]) * 1_000 + millis.parse::<u64>().unwrap()
@@ -141,6 +142,13 @@ impl Play {
             let Some(more) = plan::advance::plan(&self.cluster.store) else { break };
             printed += &self.entry(&words, vec![Kind::Advance(more)]);
         }
+        while *verb == "schedules" && words.bare.get(1) == Some(&"all") {
+            let commands = self.commands(verb, &words, below);
+            if commands.is_empty() {
+                break;
+            }
+            printed += &self.entry(&words, commands);
+        }
         printed
     }
 
@@ -157,7 +165,14 @@ impl Play {
         let now = self.cluster.now;
         let second = words.bare.get(1).copied().unwrap_or_default();
         match verb {
-            "workflow" => vec![put(definition(second, words, below))],
+            "workflow" => {
+                let mut kind = put(definition(second, words, below));
+                if let (Kind::PutWorkflow(put), Some("submit")) = (&mut kind, words.get("by")) {
+                    put.set_schedules = false;
+                }
+                vec![kind]
+            }
+            "schedules" => schedules::planned(store, now, words).commands,
             "claw" => vec![claw(second, words)],
             "submit" => {
                 let times = words.number("times").unwrap_or(1) as usize;
@@ -221,7 +236,10 @@ impl Play {
             })],
             "resume" => vec![Kind::ResumeCluster(ResumeCluster {})],
             "node" => vec![node(words)],
-            other => panic!("no command {other}"),
+            other => match schedules::command(store, other, words) {
+                Some(kind) => vec![kind],
+                None => panic!("no command {other}"),
+            },
         }
     }
 
@@ -392,6 +410,7 @@ fn definition(name: &str, words: &Words<'_>, below: &[&str]) -> Workflow {
     if words.get("on_failure") == Some("stop") {
         workflow.set_on_failure(OnFailure::Stop);
     }
+    schedules::definitions(&mut workflow, words);
     workflow
 }
 

@@ -12,12 +12,13 @@ use clawhive_statemachine::{Applied, MemStore, ReadStore, Table, key, names, rea
 
 use super::locks;
 use super::play::{Play, Words};
+use super::schedules;
 use crate::cluster::DAY_MS;
 
 /// More lines of one kind than this are counted instead of printed.
 const MOST: usize = 16;
 
-fn clock(time_ms: u64) -> String {
+pub fn clock(time_ms: u64) -> String {
     let ms = time_ms - DAY_MS;
     let seconds = ms / 1_000;
     let text = format!("{:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60);
@@ -71,6 +72,10 @@ fn answer(answer: Option<&Answer>) -> String {
         }
         Answer::NodeAdded(it) => format!("node {}", it.node),
         Answer::Progress(it) => format!("{} done{}", it.done, if it.more { ", more to do" } else { "" }),
+        Answer::ScheduleFired(it) => match it.run {
+            0 => format!("skipped ({})", names::skip_reason(it.skipped())),
+            run => format!("fired run {run}"),
+        },
         Answer::Granted(it) => format!("{} granted, {} stale", it.granted, it.stale),
         Answer::KeyTxnDone(_) | Answer::LockGranted(_) | Answer::LockQueued(_) => {
             locks::answer(answer.unwrap())
@@ -132,6 +137,8 @@ pub fn show(play: &Play, words: &Words<'_>) -> String {
                 rows(Table::Idempotency)
             )]
         }
+        "schedules" => schedules::schedules(store),
+        "occurrences" => schedules::occurrences(store, third.unwrap()),
         other => panic!("nothing to show as {other}"),
     };
     let found = if found.is_empty() { vec!["none".into()] } else { found };
