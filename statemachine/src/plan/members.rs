@@ -87,7 +87,9 @@ pub fn plan(view: &dyn ReadStore, members: &Members) -> Plan {
     let rows = read::nodes(view);
     let find = |id: u64| members.members.iter().find(|member| member.id == id);
     for (NodeId(id), row) in &rows {
-        if find(*id).is_none_or(|member| member.addr != row.peer_listen) {
+        // A restored cluster does not know yet where its first node is.
+        let told = !row.peer_listen.is_empty();
+        if told && find(*id).is_none_or(|member| member.addr != row.peer_listen) {
             plan.step = Some(Step::Add { node: *id, addr: row.peer_listen.clone() });
             return plan;
         }
