@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clawhive_proto::{
     CancelRunRequest, CancelRunResponse, ClusterStatusRequest, ClusterStatusResponse, GetKeyRequest,
-    GetKeyResponse, GetRunRequest, ListNodesRequest, ListRunsRequest, ListRunsResponse, NodeView,
-    PutKeyRequest, PutWorkflowRequest, PutWorkflowResponse, RunView,
+    GetKeyResponse, GetRunRequest, ListNodesRequest, ListNodesResponse, ListRunsRequest, ListRunsResponse,
+    NodeView, PutKeyRequest, PutWorkflowRequest, PutWorkflowResponse, RunView,
 };
 use futures::StreamExt;
 
@@ -126,12 +126,18 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub async fn nodes(&self) -> Result<Vec<NodeView>, Error> {
-        let answer = self
-            .call(Effect::Read, ListNodesRequest {}, |mut stub, request| async move {
-                stub.list_nodes(request).await
-            })
-            .await?;
-        Ok(answer.nodes)
+        Ok(self.list_nodes(false).await?.nodes)
+    }
+
+    /// The nodes of the cluster and how new the answer is; `stale` works without a quorum.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn list_nodes(&self, stale: bool) -> Result<ListNodesResponse, Error> {
+        self.call(Effect::Read, ListNodesRequest { stale }, |mut stub, request| async move {
+            stub.list_nodes(request).await
+        })
+        .await
     }
 
     /// What the node asked knows of the cluster. Works without a quorum.

@@ -72,6 +72,15 @@ pub enum Error {
         /// What is not allowed.
         message: String,
     },
+    /// The events after the place to go on from are no longer kept. Look at the state anew, then go on from `at`, or start
+    /// with what is kept.
+    #[error("{message}")]
+    Compacted {
+        /// One line; names the index.
+        message: String,
+        /// Events up to this log index are gone.
+        at: u64,
+    },
     /// A fault of the server, or an answer that makes no sense.
     #[error("{message}")]
     Internal {
@@ -95,7 +104,7 @@ impl Error {
     }
 
     /// The stable short name: `invalid`, `not_found`, `conflict`, `no_quorum`, `unavailable`, `timeout`, `too_large`,
-    /// `not_allowed`, `internal`.
+    /// `not_allowed`, `compacted`, `internal`.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Invalid { .. } => "invalid",
@@ -106,6 +115,7 @@ impl Error {
             Self::Timeout { .. } => "timeout",
             Self::TooLarge { .. } => "too_large",
             Self::NotAllowed { .. } => "not_allowed",
+            Self::Compacted { .. } => "compacted",
             Self::Internal { .. } => "internal",
         }
     }
@@ -151,6 +161,7 @@ impl Error {
             ErrorCode::Timeout => Self::Timeout { message, may_have_been_applied },
             ErrorCode::TooLarge => Self::TooLarge { message, limit: MAX_MESSAGE_BYTES as u64 },
             ErrorCode::NotAllowed => Self::NotAllowed { message },
+            ErrorCode::Compacted => Self::Compacted { message, at: info.compacted_at },
             ErrorCode::Internal | ErrorCode::Unspecified => Self::Internal { message, may_have_been_applied },
         }
     }
@@ -250,6 +261,7 @@ mod tests {
             code: ErrorCode::Invalid.into(),
             may_have_been_applied: false,
             diagnostics: diagnostics.clone(),
+            ..ErrorInfo::default()
         };
         let status = Status::with_details(Code::Internal, "1 problem", info.encode_to_vec().into());
         let failure = Failure::from_status(&status);

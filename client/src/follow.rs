@@ -35,13 +35,19 @@ impl Client {
     }
 
     /// Events in the order of the log, of a run or of all, after a log index; stays for new ones when asked to. Resumes
-    /// by log index after a lost connection: no gap, no repeat.
+    /// by log index after a lost connection: no gap, no repeat. Filters by namespace, workflow and kind are the server's work.
+    /// With `progress` there are also items that are no events (their `progress` is set): everything up to their `log_index`
+    /// was searched, and may be resumed from there.
+    ///
+    /// A place to go on from that is older than what is kept gives [`Error::Compacted`]; without one (0) it starts with the
+    /// oldest event that is kept.
     ///
     /// ```no_run
     /// # use clawhive_client::{Client, Error, proto::ListEventsRequest};
     /// # async fn example(client: Client) -> Result<(), Error> {
     /// use futures::StreamExt;
-    /// let mut events = client.events(ListEventsRequest { run: 42, after_log_index: 0, follow: true });
+    /// let request = ListEventsRequest { run: 42, follow: true, ..Default::default() };
+    /// let mut events = client.events(request);
     /// while let Some(event) = events.next().await {
     ///     let event = event?;
     ///     println!("{} {} {}", event.log_index, event.kind, event.task);
@@ -111,12 +117,18 @@ impl Source for Events {
     ) -> Result<Response<Streaming<EventView>>, Status> {
         let after_log_index = if self.of_last > 0 { self.last - 1 } else { self.last };
         self.skip = self.of_last;
-        stub.list_events(Request::new(ListEventsRequest { after_log_index, ..self.request })).await
+        // Also who does not want to see it needs the progress, so as not to search everything again.
+        let request = ListEventsRequest { after_log_index, progress: true, ..self.request.clone() };
+        stub.list_events(Request::new(request)).await
     }
 
     fn accept(&mut self, event: EventView) -> Option<EventView> {
         if event.log_index < self.last {
             return None;
+        }
+        if event.progress {
+            (self.last, self.of_last, self.skip) = (event.log_index, 0, 0);
+            return self.request.progress.then_some(event);
         }
         if event.log_index == self.last {
             if self.skip > 0 {

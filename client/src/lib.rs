@@ -1,4 +1,4 @@
-//! The Rust client of clawhive: submit runs, follow them, read their logs and events, look at the cluster.
+//! The Rust client of clawhive: submit runs, follow them, read their logs and events, look at the cluster; keys and locks.
 //!
 //! A [`Client`] knows one or more peers. Any peer answers any call (it forwards to the leader by itself), so the client
 //! stays with a peer that works and goes to the next one when it does not. Each write carries a request id that is the
@@ -48,6 +48,8 @@ mod endpoints;
 mod error;
 mod follow;
 mod keys;
+mod kv;
+mod lock;
 mod logs;
 mod resume;
 mod submit;
@@ -60,6 +62,8 @@ pub use client::Client;
 pub use error::{Error, is_no_server};
 pub use follow::{EventStream, RunStream};
 pub use keys::{KeyAnswers, Put};
+pub use kv::{Kv, PutOptions, Txn, TxnAnswer};
+pub use lock::{Holder, Lock, LockGuard, Lost};
 pub use logs::LogStream;
 pub use submit::Submit;
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 use clawhive_proto::{Command, Outcome, PeerStatus, Proposal, outcome};
 use clawhive_raft::{Committed, Peer, ProposeError, Replica, Status};
 
+use tokio::sync::Semaphore;
+
 use crate::claw::LogStore;
 use crate::env::{self, Clock};
 use crate::leader::{Beats, Health, Pace};
@@ -27,6 +29,8 @@ pub(crate) struct Context {
     pub(crate) beats: Beats,
     /// How often it compares states when it leads.
     pub(crate) digests: Pace,
+    /// Turns of reads that look at many rows.
+    pub(crate) scans: Semaphore,
     /// Whether its leader loops are alive.
     pub(crate) health: Health,
     /// Logs of the attempts that ran here; set when the claw has started. Weak: they hold on to the claw, and the claw to

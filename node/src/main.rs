@@ -10,5 +10,9 @@ fn main() -> std::process::ExitCode {
         clawhive_node::claw::guard(std::path::Path::new(&arguments.next().unwrap_or_default()));
         return std::process::ExitCode::SUCCESS;
     }
+    if std::env::args_os().nth(1).is_some_and(|first| first == cli::WATCHDOG_ARGUMENT) {
+        cli::watchdog(std::env::args().skip(2));
+        return std::process::ExitCode::SUCCESS;
+    }
     cli::main()
 }

@@ -18,6 +18,7 @@ mod export;
 mod fatal;
 mod feed;
 mod flusher;
+mod fresh;
 pub mod log;
 mod machine;
 mod members;

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::error::ReadError;
+use crate::fresh::Confirmations;
 use crate::propose::{Hopeless, PAUSE, deadline_after, leader_change};
 use crate::reach::Reach;
 use crate::replica::Core;
@@ -24,6 +25,9 @@ use crate::view::View;
 
 /// Reads that wait for a round, at most; more make readers wait.
 pub(crate) const QUEUE: usize = 16_384;
+
+/// When nobody reads, a round is made so often all the same: so that a stale read can say how old it is.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// Why a round gave no index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,13 +49,24 @@ pub(crate) struct Rounds {
     pub(crate) reach: Arc<Reach>,
     /// Longer than this no round takes; then the leader is somebody else, or nobody.
     pub(crate) timeout: Duration,
+    /// Where each index is noted.
+    pub(crate) confirmed: Arc<Confirmations>,
 }
 
 impl Rounds {
     /// One round after the other, until nobody can read any more.
     pub(crate) async fn run(mut self, mut queue: mpsc::Receiver<Waiting>) {
         let mut waiting: Vec<Waiting> = Vec::new();
-        while queue.recv_many(&mut waiting, QUEUE).await > 0 {
+        loop {
+            let arrived = tokio::select! {
+                biased;
+                arrived = queue.recv_many(&mut waiting, QUEUE) => arrived,
+                // Given up as soon as somebody reads.
+                () = self.idle() => continue,
+            };
+            if arrived == 0 {
+                return;
+            }
             waiting.retain(|reader| !reader.is_closed());
             if waiting.is_empty() {
                 continue;
@@ -63,7 +78,20 @@ impl Rounds {
         }
     }
 
+    async fn idle(&mut self) {
+        tokio::time::sleep(IDLE).await;
+        // Without an index the state only grows older.
+        let _none = self.round().await;
+    }
+
     async fn round(&mut self) -> Result<u64, NoIndex> {
+        let asked = Instant::now();
+        let index = self.ask().await?;
+        self.confirmed.note(asked, index, self.status.borrow().applied);
+        Ok(index)
+    }
+
+    async fn ask(&mut self) -> Result<u64, NoIndex> {
         let leader = self.status.borrow_and_update().leader;
         let mut status = self.status.clone();
         let index = async {

@@ -23,6 +23,7 @@ use crate::export::{Export, ExportError};
 use crate::fatal::Fatal;
 use crate::feed::Feed;
 use crate::flusher::Flusher;
+use crate::fresh::Confirmations;
 use crate::log::store::LogStore;
 use crate::log::{LogError, LogOptions};
 use crate::machine::Machine;
@@ -68,6 +69,7 @@ pub(crate) struct Core {
     pub(crate) status: watch::Receiver<Status>,
     pub(crate) queue: mpsc::Sender<Pending>,
     pub(crate) reads: mpsc::Sender<Waiting>,
+    confirmed: Arc<Confirmations>,
     pub(crate) runtime: Handle,
     /// Held by the transfer of a snapshot that comes in.
     pub(crate) incoming: tokio::sync::Mutex<()>,
@@ -150,6 +152,14 @@ impl Replica {
     /// The state as applied here so far, possibly behind the cluster. Never waits.
     pub fn view(&self) -> View {
         self.core.state.view()
+    }
+
+    /// As [`Replica::view`], with how old it may be: it includes every write acknowledged anywhere so long ago. None when
+    /// this node has not been told anything about that since it was opened.
+    pub fn stale_view(&self) -> (View, Option<Duration>) {
+        let view = self.core.state.view();
+        let age = self.core.confirmed.age(view.applied_index());
+        (view, age)
     }
 
     /// A view that includes every write acknowledged anywhere before this call. On any peer.
@@ -354,6 +364,7 @@ async fn start(options: Options, seams: Seams, runtime: Handle) -> Result<(Core,
     let (queue, proposals) = mpsc::channel(batcher::QUEUE);
     tokio::spawn(batcher::run(raft.clone(), seams.clock, proposals));
     let (reads, readers) = mpsc::channel(reads::QUEUE);
+    let confirmed = Arc::new(Confirmations::default());
     let rounds = Rounds {
         node_id: options.node_id,
         raft: raft.clone(),
@@ -361,6 +372,7 @@ async fn start(options: Options, seams: Seams, runtime: Handle) -> Result<(Core,
         transport: seams.transport.clone(),
         reach: reach.clone(),
         timeout: window,
+        confirmed: confirmed.clone(),
     };
     tokio::spawn(rounds.run(readers));
     let core = Core {
@@ -375,6 +387,7 @@ async fn start(options: Options, seams: Seams, runtime: Handle) -> Result<(Core,
         status,
         queue,
         reads,
+        confirmed,
         runtime,
         incoming: tokio::sync::Mutex::new(()),
     };

@@ -71,7 +71,7 @@ pub fn apply_with(
         next_workflow: 1,
         next_ready: 1,
         next_backlog: 1,
-        level: 0,
+        ..Meta::default()
     });
     let now = entry.time_ms.max(meta.last_time_ms);
 
@@ -129,6 +129,12 @@ fn dispatch(work: &mut Work<'_>, command: &Command) -> Step<Answer> {
         Some(Kind::ResumeCluster(_)) => command::resume_cluster::apply(work),
         Some(Kind::RaiseLevel(it)) => command::raise_level::apply(work, it),
         Some(Kind::CheckpointLeases(it)) => command::checkpoint_leases::apply(work, it),
+        Some(Kind::KeyTxn(it)) => command::key_txn::apply(work, it),
+        Some(Kind::AcquireLock(it)) => command::acquire_lock::apply(work, it),
+        Some(Kind::RenewLock(it)) => command::renew_lock::apply(work, it),
+        Some(Kind::ReleaseLock(it)) => command::release_lock::apply(work, it),
+        Some(Kind::ExpireLocks(it)) => command::expire_locks::apply(work, it),
+        Some(Kind::CheckpointLocks(it)) => command::checkpoint_locks::apply(work, it),
         None => Err(Refusal::Halted(Halt::UnknownCommand { log_index: work.log_index, position: 0 })),
     }
 }

@@ -4,6 +4,7 @@
 mod expiry;
 mod graph;
 mod leases;
+mod locks;
 mod queues;
 mod snapshot;
 
@@ -51,5 +52,6 @@ pub fn check(view: &dyn ReadStore) -> Result<(), Vec<Violation>> {
     graph::check(&snapshot, &mut findings);
     queues::check(&snapshot, &mut findings);
     expiry::check(view, &mut findings);
+    locks::check(view, &mut findings);
     if findings.0.is_empty() { Ok(()) } else { Err(findings.0) }
 }

@@ -147,6 +147,32 @@ pub fn key(namespace: &str, key: &str) -> Vec<u8> {
     two_texts(&[], namespace, key)
 }
 
+/// Of `Locks`.
+pub fn lock(namespace: &str, name: &str) -> Vec<u8> {
+    two_texts(&[], namespace, name)
+}
+
+/// Of `LockWaiters`: the place `seq` in the queue of a lock.
+pub fn lock_waiter(namespace: &str, name: &str, seq: u64) -> Vec<u8> {
+    let mut key = lock_queue(namespace, name);
+    key.extend_from_slice(&seq.to_be_bytes());
+    key
+}
+
+/// The prefix of the queue of a lock in `LockWaiters`.
+pub fn lock_queue(namespace: &str, name: &str) -> Vec<u8> {
+    let mut key = two_texts(&[], namespace, name);
+    key.push(0);
+    key
+}
+
+/// Of `LockLeases`: where the lease of a holder (`seq` is 0) or a waiter was last renewed.
+pub fn lock_lease(changed_at: u64, namespace: &str, name: &str, seq: u64) -> Vec<u8> {
+    let mut key = changed_at.to_be_bytes().to_vec();
+    key.extend_from_slice(&lock_waiter(namespace, name, seq));
+    key
+}
+
 /// The first key after all that start with `prefix`; none when there is no such key.
 pub fn after(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
@@ -193,6 +219,26 @@ pub fn parse_timer(key: &[u8]) -> Option<(u64, TimerKind, RunId, TaskIndex)> {
     Some((u64_at(key, 0)?, kind, RunId(u64_at(key, 9)?), TaskIndex(u32_at(key, 17)?)))
 }
 
+/// Reads a key of two texts: of `Locks`, `Keys`, `KeyFences`, `Workflows`.
+pub fn parse_two_texts(key: &[u8]) -> Option<(&str, &str)> {
+    let end = key.iter().position(|byte| *byte == 0)?;
+    let text = |part| core::str::from_utf8(part).ok();
+    Some((text(&key[..end])?, text(&key[end + 1..])?))
+}
+
+/// Reads a key of `LockWaiters`: namespace, lock, place.
+pub fn parse_lock_waiter(key: &[u8]) -> Option<(&str, &str, u64)> {
+    let end = key.len().checked_sub(8)?;
+    let (namespace, name) = parse_two_texts(key.get(..end.checked_sub(1)?)?)?;
+    Some((namespace, name, u64_at(key, end)?))
+}
+
+/// Reads a key of `LockLeases`: log index, namespace, lock, place.
+pub fn parse_lock_lease(key: &[u8]) -> Option<(u64, &str, &str, u64)> {
+    let (namespace, name, seq) = parse_lock_waiter(key.get(8..)?)?;
+    Some((u64_at(key, 0)?, namespace, name, seq))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,6 +258,10 @@ mod tests {
         assert_eq!(parse_timer(&key), Some((9, TimerKind::Retry, RunId(3), TaskIndex(4))));
         let key = attempt(RunId(3), TaskIndex(4), AttemptNumber(5));
         assert_eq!(parse_attempt(&key), Some((RunId(3), TaskIndex(4), AttemptNumber(5))));
+        assert_eq!(parse_two_texts(&lock("a", "b/c")), Some(("a", "b/c")));
+        assert_eq!(parse_lock_lease(&lock_lease(7, "a", "b", 256)), Some((7, "a", "b", 256)));
+        assert_eq!(parse_lock_lease(&lock_lease(7, "a", "b", 0)), Some((7, "a", "b", 0)));
+        assert_eq!(parse_lock_waiter(b"short"), None);
     }
 
     #[test]

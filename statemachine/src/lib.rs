@@ -17,6 +17,7 @@ pub mod ids;
 pub mod invariant;
 pub mod key;
 pub mod level;
+pub mod lock;
 mod memory;
 pub mod names;
 pub mod plan;

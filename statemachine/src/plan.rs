@@ -9,4 +9,5 @@ pub mod collect;
 pub mod fire;
 pub mod handover;
 pub mod leases;
+pub mod locks;
 mod slots;

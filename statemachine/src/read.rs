@@ -5,9 +5,13 @@
 //! than a wrong one.
 
 mod events;
+mod keys;
+mod locks;
 mod runs;
 
-pub use events::{EVENTS_PAGE, events, run_events};
+pub use events::{EVENTS_PAGE, compacted, events, run_events};
+pub use keys::{KeyFilter, KeysPage, MAX_TXN_OPS, MAX_TXN_READ_BYTES, key_version, list_keys};
+pub use locks::{list_locks, lock};
 pub use runs::{RunFilter, RunsPage, list_runs, run_view, state_counts};
 
 use alloc::string::String;

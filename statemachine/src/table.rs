@@ -56,11 +56,19 @@ pub enum Table {
     Keys = 25,
     /// One row: what holds for the cluster as a whole. Key: empty.
     Cluster = 28,
+    /// (namespace, lock) -> LockRow: locks that are held.
+    Locks = 30,
+    /// (namespace, lock, place) -> LockWaiterRow: who waits for a lock, first come first.
+    LockWaiters = 31,
+    /// (log index, namespace, lock, place) -> (): leases of holders (place 0) and waiters by their last renewal.
+    LockLeases = 32,
+    /// (namespace, key) -> KeyFenceRow.
+    KeyFences = 33,
 }
 
 impl Table {
     /// Every table, in the order of numbers.
-    pub const ALL: [Table; 26] = [
+    pub const ALL: [Table; 30] = [
         Table::Meta,
         Table::Workflows,
         Table::Versions,
@@ -87,6 +95,10 @@ impl Table {
         Table::Active,
         Table::Keys,
         Table::Cluster,
+        Table::Locks,
+        Table::LockWaiters,
+        Table::LockLeases,
+        Table::KeyFences,
     ];
 
     /// Its fixed number.

@@ -28,6 +28,12 @@ impl Touched {
     /// Something with an expiry was stored.
     pub const EXPIRY: Touched = Touched(1 << 8);
 
+    /// Locks were acquired, renewed, queued for, released or expired.
+    pub const LOCKS: Touched = Touched(1 << 12);
+
+    /// Events were stored.
+    pub const EVENTS: Touched = Touched(1 << 13);
+
     /// The union.
     #[must_use]
     pub const fn with(self, other: Touched) -> Touched {

@@ -252,6 +252,7 @@ impl<'a> Work<'a> {
             claw: row.claw,
             reason: row.reason,
             detail: String::new(),
+            ..Event::default()
         });
     }
 
@@ -281,6 +282,7 @@ impl<'a> Work<'a> {
             self.touched.add(Touched::BACKLOG);
         }
         if !self.events.is_empty() {
+            self.touched.add(Touched::EVENTS);
             let runs: BTreeSet<u64> =
                 self.events.iter().map(|event| event.run).filter(|run| *run > 0).collect();
             for run in runs {

@@ -312,4 +312,49 @@ impl Clawhive for Fake {
         self.meet(&request.into_inner().request_id).await?;
         Ok(Response::new(ResumeClusterResponse { resumed: true }))
     }
+
+    async fn list_keys(
+        &self,
+        _request: Request<ListKeysRequest>,
+    ) -> Result<Response<ListKeysResponse>, Status> {
+        self.meet(&[]).await?;
+        Ok(Response::new(ListKeysResponse::default()))
+    }
+
+    async fn txn_keys(&self, request: Request<TxnKeysRequest>) -> Result<Response<TxnKeysResponse>, Status> {
+        self.meet(&request.get_ref().request_id).await?;
+        Ok(Response::new(TxnKeysResponse { log_index: 9, succeeded: true, results: Vec::new() }))
+    }
+
+    async fn acquire_lock(
+        &self,
+        request: Request<AcquireLockRequest>,
+    ) -> Result<Response<AcquireLockResponse>, Status> {
+        self.meet(&request.get_ref().request_id).await?;
+        Ok(Response::new(AcquireLockResponse { token: 9, ..Default::default() }))
+    }
+
+    async fn renew_lock(
+        &self,
+        request: Request<RenewLockRequest>,
+    ) -> Result<Response<RenewLockResponse>, Status> {
+        self.meet(&request.get_ref().request_id).await?;
+        Ok(Response::new(RenewLockResponse {}))
+    }
+
+    async fn release_lock(
+        &self,
+        request: Request<ReleaseLockRequest>,
+    ) -> Result<Response<ReleaseLockResponse>, Status> {
+        self.meet(&request.get_ref().request_id).await?;
+        Ok(Response::new(ReleaseLockResponse {}))
+    }
+
+    async fn list_locks(
+        &self,
+        _request: Request<ListLocksRequest>,
+    ) -> Result<Response<ListLocksResponse>, Status> {
+        self.meet(&[]).await?;
+        Ok(Response::new(ListLocksResponse::default()))
+    }
 }

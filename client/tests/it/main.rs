@@ -2,4 +2,5 @@
 
 mod calls;
 mod fake;
+mod locks;
 mod streams;

@@ -35,7 +35,7 @@ async fn events_go_on_after_a_break_within_one_entry() {
     let rest = vec![event(5, "b"), event(5, "c"), event(5, "d"), event(8, "e"), end(9)];
     second.state(|s| s.events.push_back((rest, None)));
     let client = client(&[&first, &second], SOON);
-    let request = ListEventsRequest { run: 7, after_log_index: 2, follow: true };
+    let request = ListEventsRequest { run: 7, after_log_index: 2, follow: true, ..Default::default() };
     let events: Vec<_> = client.events(request).try_collect().await.expect("resumed");
     let got: Vec<_> = events.iter().map(|e| (e.log_index, e.task.as_str())).collect();
     assert_eq!(got, [(3, "a"), (5, "b"), (5, "c"), (5, "d"), (8, "e"), (9, "")]);

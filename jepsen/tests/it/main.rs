@@ -2,6 +2,7 @@
 
 mod cases;
 mod leases;
+mod locks;
 mod recorded;
 mod simulation;
 mod snapshots;

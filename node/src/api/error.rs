@@ -20,11 +20,18 @@ pub(crate) struct ApiError {
     message: String,
     may_have_been_applied: bool,
     diagnostics: Vec<Diagnostic>,
+    compacted_at: u64,
 }
 
 impl ApiError {
     fn new(code: ErrorCode, message: impl Into<String>) -> ApiError {
-        ApiError { code, message: message.into(), may_have_been_applied: false, diagnostics: Vec::new() }
+        ApiError {
+            code,
+            message: message.into(),
+            may_have_been_applied: false,
+            diagnostics: Vec::new(),
+            compacted_at: 0,
+        }
     }
 
     /// Change the request.
@@ -45,6 +52,12 @@ impl ApiError {
     /// A fault of this server.
     pub(crate) fn internal(message: impl Into<String>) -> ApiError {
         ApiError { may_have_been_applied: true, ..ApiError::new(ErrorCode::Internal, message) }
+    }
+
+    /// Events after the place to go on from are gone.
+    pub(crate) fn compacted(at: u64) -> ApiError {
+        let message = format!("compacted at {at}: events up to this log index are no longer kept");
+        ApiError { compacted_at: at, ..ApiError::new(ErrorCode::Compacted, message) }
     }
 
     /// Over the limit of one message.
@@ -77,6 +90,7 @@ impl ApiError {
             code: self.code.into(),
             may_have_been_applied: self.may_have_been_applied,
             diagnostics: self.diagnostics,
+            compacted_at: self.compacted_at,
         }
     }
 }
@@ -98,6 +112,7 @@ impl From<ApiError> for Status {
             ErrorCode::Timeout => Code::DeadlineExceeded,
             ErrorCode::TooLarge => Code::ResourceExhausted,
             ErrorCode::NotAllowed => Code::PermissionDenied,
+            ErrorCode::Compacted => Code::OutOfRange,
             ErrorCode::Internal | ErrorCode::Unspecified => Code::Internal,
         };
         let mut message = shortened(&error.message);
@@ -158,6 +173,8 @@ impl From<Rejection> for ApiError {
             | RejectionCode::StaleFence
             | RejectionCode::WrongState
             | RejectionCode::Renewed
+            | RejectionCode::LockHeld
+            | RejectionCode::LockLost
             | RejectionCode::NoSlot => ErrorCode::Conflict,
             RejectionCode::UnknownClaw => ErrorCode::NotFound,
             RejectionCode::NotYet => ErrorCode::Conflict,

@@ -4,16 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clawhive_proto::command::Kind;
+use clawhive_proto::key_op::Op;
+use clawhive_proto::outcome::Kind as Answer;
 use clawhive_proto::{
-    Command, GetKeyRequest, GetKeyResponse, Proposal, PutKey, PutKeyRequest, PutKeyResponse,
+    Command, GetKeyRequest, GetKeyResponse, KeyOp, KeyTxn, ListKeysRequest, ListKeysResponse, Proposal,
+    PutKey, PutKeyRequest, PutKeyResponse, TxnKeysRequest, TxnKeysResponse,
 };
-use clawhive_statemachine::read;
+use clawhive_raft::View;
+use clawhive_statemachine::read::{self, MAX_TXN_OPS};
 use futures::stream::StreamExt;
 use sha2::{Digest, Sha256};
 use tonic::{Status, Streaming};
 
 use super::error::ApiError;
-use super::{Items, check, view};
+use super::{Items, check, fresh_view, scan};
 use crate::context::{Context, rejection};
 
 /// Puts that wait together travel together: up to so many, and so many bytes.
@@ -24,6 +28,15 @@ const BATCH_BYTES: usize = 1 << 20;
 const BATCH_DEADLINE: Duration = Duration::from_secs(10);
 
 const DEFAULT_NAMESPACE: &str = "default";
+
+const DEFAULT_LIMIT: u32 = 100;
+const MAX_LIMIT: u32 = 1_000;
+/// A page of a list ends after so many bytes of keys and values.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// One value, and all values and keys of a transaction.
+const MAX_VALUE_BYTES: usize = 1 << 20;
+const MAX_TXN_BYTES: usize = 2 << 20;
 
 pub(super) async fn put(
     ctx: &Context,
@@ -42,16 +55,129 @@ pub(super) async fn get(
 ) -> Result<GetKeyResponse, ApiError> {
     let namespace = namespace(request.namespace)?;
     check::key("the key", &request.key)?;
-    let view = view(ctx, request.stale, timeout).await?;
+    let (view, freshness) = fresh_view(ctx, request.stale, timeout).await?;
     let row = read::key(&view, &namespace, &request.key);
     let found = row.is_some();
+    let version = row.as_ref().map_or(0, read::key_version);
     let row = row.unwrap_or_default();
     Ok(GetKeyResponse {
         found,
         value: row.value,
         modified_at: row.modified_at,
         applied_index: view.applied_index(),
+        created_at: row.created_at,
+        version,
+        freshness: Some(freshness),
     })
+}
+
+pub(super) async fn list(
+    ctx: &Context,
+    request: ListKeysRequest,
+    timeout: Duration,
+) -> Result<ListKeysResponse, ApiError> {
+    let namespace = namespace(request.namespace)?;
+    check::key("the prefix", &request.prefix)?;
+    check::key("the cursor", &request.cursor)?;
+    let limit = if request.limit == 0 { DEFAULT_LIMIT } else { request.limit.min(MAX_LIMIT) };
+    let filter = read::KeyFilter {
+        namespace,
+        prefix: request.prefix,
+        after: Some(request.cursor).filter(|cursor| !cursor.is_empty()),
+        limit: limit as usize,
+        bytes: PAGE_BYTES,
+        keys_only: request.keys_only,
+    };
+    let list = move |view: &View| read::list_keys(view, &filter);
+    let (page, freshness) = scan(ctx, request.stale, timeout, list).await?;
+    Ok(ListKeysResponse {
+        keys: page.keys,
+        next_cursor: page.next.unwrap_or_default(),
+        freshness: Some(freshness),
+    })
+}
+
+pub(super) async fn txn(
+    ctx: &Context,
+    request: TxnKeysRequest,
+    timeout: Duration,
+) -> Result<TxnKeysResponse, ApiError> {
+    let request_id = check::request_id(request.request_id)?;
+    let mut txn = request.txn.unwrap_or_default();
+    txn.namespace = namespace(txn.namespace)?;
+    check_txn(&txn)?;
+    let commands = vec![Command { kind: Some(Kind::KeyTxn(txn)) }];
+    let proposal = Proposal { request_id, actor: super::submit::ACTOR.to_owned(), commands };
+    let committed = ctx.replica.propose(proposal, timeout).await?;
+    match committed.outcomes.into_iter().next().and_then(|outcome| outcome.kind) {
+        Some(Answer::KeyTxnDone(done)) => Ok(TxnKeysResponse {
+            log_index: committed.log_index,
+            succeeded: done.succeeded,
+            results: done.results,
+        }),
+        Some(Answer::Rejected(rejection)) => Err(rejection.into()),
+        _ => Err(ApiError::internal("the answer to a transaction makes no sense")),
+    }
+}
+
+/// Names, counts and sizes; the limits stand in the texts.
+fn check_txn(txn: &KeyTxn) -> Result<(), ApiError> {
+    let counts = [
+        ("comparisons", txn.compares.len()),
+        ("operations", txn.then.len()),
+        ("operations", txn.otherwise.len()),
+    ];
+    for (what, count) in counts {
+        if count > MAX_TXN_OPS {
+            return Err(ApiError::invalid(format!("{count} {what}; at most {MAX_TXN_OPS} are allowed")));
+        }
+    }
+    if txn.compares.iter().any(|compare| compare.is.is_none()) {
+        return Err(ApiError::invalid("a comparison names nothing to compare with"));
+    }
+    let mut bytes = 0;
+    let compared = txn.compares.iter().map(|compare| compare.key.as_str());
+    for key in compared.chain(txn.then.iter().chain(&txn.otherwise).map(op_key)) {
+        if key.is_empty() {
+            return Err(ApiError::invalid("the key must not be empty"));
+        }
+        check::key("the key", key)?;
+        bytes += key.len();
+    }
+    for op in txn.then.iter().chain(&txn.otherwise) {
+        let Some(Op::Put(put)) = &op.op else { continue };
+        check_value(&put.key, put.value.len())?;
+        bytes += put.value.len();
+    }
+    if bytes > MAX_TXN_BYTES {
+        let text = format!("the transaction has {bytes} bytes; the limit is {MAX_TXN_BYTES} bytes");
+        return Err(ApiError::invalid(text));
+    }
+    if let Some(fence) = &txn.fence {
+        check::key("the lock's name", &fence.lock)?;
+        if fence.token == 0 {
+            return Err(ApiError::invalid("a fencing token is never 0"));
+        }
+    }
+    Ok(())
+}
+
+fn op_key(op: &KeyOp) -> &str {
+    match &op.op {
+        Some(Op::Put(put)) => &put.key,
+        Some(Op::Delete(name) | Op::Get(name)) => &name.key,
+        None => "",
+    }
+}
+
+fn check_value(key: &str, bytes: usize) -> Result<(), ApiError> {
+    if bytes <= MAX_VALUE_BYTES {
+        return Ok(());
+    }
+    let key = &key[..key.floor_char_boundary(80)];
+    Err(ApiError::invalid(format!(
+        "the value of {key:?} has {bytes} bytes; the limit is {MAX_VALUE_BYTES} bytes"
+    )))
 }
 
 /// Answers the puts of a stream in their order. Those that have arrived already travel in one entry: all of it is
@@ -127,11 +253,13 @@ fn command(request: PutKeyRequest) -> Result<Command, ApiError> {
         return Err(ApiError::invalid("the key must not be empty"));
     }
     check::key("the key", &request.key)?;
+    check_value(&request.key, request.value.len())?;
     let put = PutKey { namespace, key: request.key, value: request.value };
     Ok(Command { kind: Some(Kind::PutKey(put)) })
 }
 
-fn namespace(given: String) -> Result<String, ApiError> {
+/// The namespace asked for, or the usual one.
+pub(super) fn namespace(given: String) -> Result<String, ApiError> {
     if given.is_empty() {
         return Ok(DEFAULT_NAMESPACE.to_owned());
     }

@@ -9,6 +9,7 @@ mod cluster;
 mod error;
 mod events;
 mod keys;
+mod locks;
 mod logs;
 mod runs;
 mod submit;
@@ -20,12 +21,15 @@ use std::time::Duration;
 
 use clawhive_proto::clawhive_server::{Clawhive, ClawhiveServer};
 use clawhive_proto::{
-    CancelRunRequest, CancelRunResponse, CheckDigestsRequest, CheckDigestsResponse, ClusterStatusRequest,
-    ClusterStatusResponse, EventView, GetKeyRequest, GetKeyResponse, GetRunRequest, ListEventsRequest,
-    ListNodesRequest, ListNodesResponse, ListRunsRequest, ListRunsResponse, LogChunk, MAX_MESSAGE_BYTES,
-    PutKeyRequest, PutKeyResponse, PutWorkflowRequest, PutWorkflowResponse, ReadLogsRequest,
+    AcquireLockRequest, AcquireLockResponse, CancelRunRequest, CancelRunResponse, CheckDigestsRequest,
+    CheckDigestsResponse, ClusterStatusRequest, ClusterStatusResponse, EventView, Freshness, GetKeyRequest,
+    GetKeyResponse, GetRunRequest, ListEventsRequest, ListKeysRequest, ListKeysResponse, ListLocksRequest,
+    ListLocksResponse, ListNodesRequest, ListNodesResponse, ListRunsRequest, ListRunsResponse, LogChunk,
+    MAX_MESSAGE_BYTES, PutKeyRequest, PutKeyResponse, PutWorkflowRequest, PutWorkflowResponse,
+    ReadLogsRequest, ReleaseLockRequest, ReleaseLockResponse, RenewLockRequest, RenewLockResponse,
     ResumeClusterRequest, ResumeClusterResponse, RunView, SaveSnapshotRequest, SnapshotChunk,
-    SubmitRunRequest, SubmitRunResponse, SubmitRunsRequest, SubmitRunsResponse, WatchRunRequest,
+    SubmitRunRequest, SubmitRunResponse, SubmitRunsRequest, SubmitRunsResponse, TxnKeysRequest,
+    TxnKeysResponse, WatchRunRequest,
 };
 use clawhive_raft::View;
 use futures::Stream;
@@ -61,6 +65,43 @@ impl Api {
 /// A view for a read: linearizable, unless the caller takes what is here.
 async fn view(ctx: &Context, stale: bool, timeout: Duration) -> Result<View, ApiError> {
     if stale { Ok(ctx.replica.view()) } else { Ok(ctx.replica.linearizable_view(timeout).await?) }
+}
+
+/// As [`view`], with how new it is.
+async fn fresh_view(ctx: &Context, stale: bool, timeout: Duration) -> Result<(View, Freshness), ApiError> {
+    let (view, age) = match stale {
+        true => ctx.replica.stale_view(),
+        false => (ctx.replica.linearizable_view(timeout).await?, None),
+    };
+    let freshness = freshness(view.applied_index(), stale, age);
+    Ok((view, freshness))
+}
+
+/// A read that looks at many rows: beside the runtime, a few at a time, so that readers of long lists hold up neither each
+/// other's short calls nor writes. The view is taken when its turn comes: none is held while it waits.
+async fn scan<T: Send + 'static>(
+    ctx: &Context,
+    stale: bool,
+    timeout: Duration,
+    read: impl FnOnce(&View) -> T + Send + 'static,
+) -> Result<(T, Freshness), ApiError> {
+    if !stale {
+        ctx.replica.linearizable_view(timeout).await?;
+    }
+    let turn = tokio::time::timeout(timeout, ctx.scans.acquire()).await;
+    let Ok(Ok(_turn)) = turn else {
+        return Err(ApiError::unavailable("too many readers of long lists at once"));
+    };
+    let (view, age) = ctx.replica.stale_view();
+    let applied_index = view.applied_index();
+    let found = tokio::task::spawn_blocking(move || read(&view)).await;
+    let found = found.map_err(|error| ApiError::internal(format!("a read failed: {error}")))?;
+    Ok((found, freshness(applied_index, stale, age)))
+}
+
+fn freshness(applied_index: u64, stale: bool, age: Option<Duration>) -> Freshness {
+    let age_ms = age.filter(|_| stale).map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+    Freshness { applied_index, stale, age_ms }
 }
 
 #[tonic::async_trait]
@@ -113,8 +154,11 @@ impl Clawhive for Api {
         Ok(Response::new(logs::read(self.ctx.clone(), request.into_inner()).await?))
     }
 
-    async fn list_nodes(&self, _: Request<ListNodesRequest>) -> Answer<ListNodesResponse> {
-        Ok(Response::new(ListNodesResponse { nodes: cluster::nodes(&self.ctx).await.nodes }))
+    async fn list_nodes(&self, request: Request<ListNodesRequest>) -> Answer<ListNodesResponse> {
+        let timeout = check::deadline(request.metadata());
+        let (_, freshness) = fresh_view(&self.ctx, request.into_inner().stale, timeout).await?;
+        let nodes = cluster::nodes(&self.ctx).await.nodes;
+        Ok(Response::new(ListNodesResponse { nodes, freshness: Some(freshness) }))
     }
 
     async fn cluster_status(&self, _: Request<ClusterStatusRequest>) -> Answer<ClusterStatusResponse> {
@@ -151,5 +195,35 @@ impl Clawhive for Api {
     async fn resume_cluster(&self, request: Request<ResumeClusterRequest>) -> Answer<ResumeClusterResponse> {
         let timeout = check::deadline(request.metadata());
         Ok(Response::new(backup::resume(&self.ctx, request.into_inner(), timeout).await?))
+    }
+
+    async fn list_keys(&self, request: Request<ListKeysRequest>) -> Answer<ListKeysResponse> {
+        let timeout = check::deadline(request.metadata());
+        Ok(Response::new(keys::list(&self.ctx, request.into_inner(), timeout).await?))
+    }
+
+    async fn txn_keys(&self, request: Request<TxnKeysRequest>) -> Answer<TxnKeysResponse> {
+        let timeout = check::deadline(request.metadata());
+        Ok(Response::new(keys::txn(&self.ctx, request.into_inner(), timeout).await?))
+    }
+
+    async fn acquire_lock(&self, request: Request<AcquireLockRequest>) -> Answer<AcquireLockResponse> {
+        let timeout = check::deadline(request.metadata());
+        Ok(Response::new(locks::acquire(&self.ctx, request.into_inner(), timeout).await?))
+    }
+
+    async fn renew_lock(&self, request: Request<RenewLockRequest>) -> Answer<RenewLockResponse> {
+        let timeout = check::deadline(request.metadata());
+        Ok(Response::new(locks::renew(&self.ctx, request.into_inner(), timeout).await?))
+    }
+
+    async fn release_lock(&self, request: Request<ReleaseLockRequest>) -> Answer<ReleaseLockResponse> {
+        let timeout = check::deadline(request.metadata());
+        Ok(Response::new(locks::release(&self.ctx, request.into_inner(), timeout).await?))
+    }
+
+    async fn list_locks(&self, request: Request<ListLocksRequest>) -> Answer<ListLocksResponse> {
+        let timeout = check::deadline(request.metadata());
+        Ok(Response::new(locks::list(&self.ctx, request.into_inner(), timeout).await?))
     }
 }

@@ -7,11 +7,12 @@ use clawhive_proto::{
     CancelRun, CancelRunRequest, CancelRunResponse, Command, GetRunRequest, ListRunsRequest,
     ListRunsResponse, Proposal, RunState, RunView,
 };
+use clawhive_raft::View;
 use clawhive_statemachine::ids::RunId;
 use clawhive_statemachine::{read, state};
 
 use super::error::ApiError;
-use super::{check, view};
+use super::{check, scan};
 use crate::context::{Context, rejection};
 
 const DEFAULT_LIMIT: u32 = 50;
@@ -30,9 +31,12 @@ pub(super) async fn get(
     timeout: Duration,
 ) -> Result<RunView, ApiError> {
     let run = check::run_id(request.run)?;
-    let view = view(ctx, request.stale, timeout).await?;
-    let mut found = read::run_view(&view, RunId(run), request.brief).ok_or_else(|| unknown(run))?;
-    found.applied_index = view.applied_index();
+    let brief = request.brief;
+    let show = move |view: &View| read::run_view(view, RunId(run), brief);
+    let (found, freshness) = scan(ctx, request.stale, timeout, show).await?;
+    let mut found = found.ok_or_else(|| unknown(run))?;
+    found.applied_index = freshness.applied_index;
+    found.freshness = Some(freshness);
     Ok(found)
 }
 
@@ -67,9 +71,9 @@ pub(super) async fn list(
         limit: limit as usize,
         scan_limit: SCAN_LIMIT,
     };
-    let view = view(ctx, request.stale, timeout).await?;
-    let page = read::list_runs(&view, &filter);
-    let applied_index = view.applied_index();
+    let list = move |view: &View| read::list_runs(view, &filter);
+    let (page, freshness) = scan(ctx, request.stale, timeout, list).await?;
+    let applied_index = freshness.applied_index;
     let brief = |(id, row): (RunId, clawhive_proto::RunRow)| RunView {
         id: id.0,
         run: Some(row),
@@ -79,6 +83,7 @@ pub(super) async fn list(
     Ok(ListRunsResponse {
         runs: page.runs.into_iter().map(brief).collect(),
         next_cursor: page.next.map(|run| run.0.to_string()).unwrap_or_default(),
+        freshness: Some(freshness),
     })
 }
 

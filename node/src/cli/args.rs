@@ -1,5 +1,7 @@
 //! The raw arguments, as clap reads them, with their help. What they mean is for each verb to check.
 
+mod locks;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,6 +11,7 @@ use clawhive_proto::RunState;
 
 use super::ids::Run;
 use super::output::Format;
+pub(super) use locks::{KvConditions, KvDeleteArgs, KvGetArgs, KvLsArgs, KvPutArgs, KvVerb, LockArgs};
 
 /// Runs workflow graphs: alone, or as peers that survive the loss of any one.
 #[derive(Debug, Parser)]
@@ -75,6 +78,12 @@ pub(super) enum Verb {
     Logs(LogsArgs),
     Events(EventsArgs),
     Cancel(CancelArgs),
+    Lock(LockArgs),
+    /// Keep small values under keys
+    Kv {
+        #[command(subcommand)]
+        verb: KvVerb,
+    },
     /// Look at the nodes of a cluster
     Node {
         #[command(subcommand)]
@@ -102,9 +111,18 @@ pub(super) enum Verb {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum NodeVerb {
-    /// List the nodes of the cluster
-    #[command(after_help = "Examples:\n  clawhive node ls\n  clawhive node ls -o json")]
-    Ls,
+    Ls(NodeLsArgs),
+}
+
+/// List the nodes of the cluster
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  clawhive node ls\n  clawhive node ls -o json\n  clawhive node ls --stale"
+)]
+pub(super) struct NodeLsArgs {
+    /// What the node asked has, also without a quorum; it may be behind
+    #[arg(long)]
+    pub(super) stale: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -341,6 +359,9 @@ pub(super) struct LsArgs {
     /// Go on where an earlier answer ended
     #[arg(long, value_name = "CURSOR")]
     pub(super) cursor: Option<String>,
+    /// What the node asked has, also without a quorum; it may be behind
+    #[arg(long)]
+    pub(super) stale: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -380,6 +401,9 @@ pub(super) struct ShowArgs {
     /// All tasks, however many
     #[arg(long)]
     pub(super) all: bool,
+    /// What the node asked has, also without a quorum; it may be behind
+    #[arg(long)]
+    pub(super) stale: bool,
 }
 
 /// Print what tasks wrote
@@ -411,13 +435,24 @@ pub(super) struct LogsArgs {
 
 /// Print what happened to a run, in the order of the log
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  clawhive events 42\n  clawhive events 42 -f -o json")]
+#[command(
+    after_help = "Examples:\n  clawhive events 42\n  clawhive events 42 -f -o json\n  clawhive events --workflow etl --kind run_failed -f\n  clawhive events --after 1042 --namespace data"
+)]
 pub(super) struct EventsArgs {
     /// The run; everything in the cluster without it
     pub(super) run: Option<Run>,
-    /// Only what came after this log index
+    /// Only what came after this log index; an error when that is no longer kept
     #[arg(long, value_name = "LOG_INDEX", default_value_t = 0)]
     pub(super) after: u64,
+    /// Only of this namespace
+    #[arg(long, value_name = "NAMESPACE")]
+    pub(super) namespace: Option<String>,
+    /// Only of this workflow
+    #[arg(long, value_name = "[NAMESPACE/]NAME")]
+    pub(super) workflow: Option<String>,
+    /// Only of this kind (run_failed, task_succeeded, lock_acquired, ...); may be given several times
+    #[arg(long = "kind", value_name = "KIND", value_delimiter = ',')]
+    pub(super) kinds: Vec<String>,
     /// Stay and print what comes
     #[arg(short = 'f', long)]
     pub(super) follow: bool,

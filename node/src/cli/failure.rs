@@ -49,6 +49,8 @@ struct Told {
     hint: Option<String>,
     may_have_been_applied: bool,
     diagnostics: Vec<Diagnostic>,
+    /// Instead of that of `exit`.
+    exit_code: Option<u8>,
     /// For people, instead of the message.
     rendered: Option<String>,
     /// More fields of the document.
@@ -64,6 +66,7 @@ impl Failure {
             hint: None,
             may_have_been_applied: false,
             diagnostics: Vec::new(),
+            exit_code: None,
             rendered: None,
             fields: Map::new(),
         }))
@@ -88,6 +91,12 @@ impl Failure {
 
     pub(super) fn with(mut self, field: &str, value: Value) -> Self {
         self.0.fields.insert(field.to_owned(), value);
+        self
+    }
+
+    /// Ends with a code of its own, as a shell would that cannot run a command.
+    pub(super) fn exit_code(mut self, code: u8) -> Self {
+        self.0.exit_code = Some(code);
         self
     }
 
@@ -124,7 +133,7 @@ impl Failure {
                 eprint!("{}", self.text(output));
             }
         }
-        self.0.exit as u8
+        self.0.exit_code.unwrap_or(self.0.exit as u8)
     }
 
     pub(super) fn document(&self) -> Value {
@@ -171,6 +180,9 @@ impl From<Error> for Failure {
             }
             Error::Timeout { .. } => (Exit::NoServer, None),
             Error::NotAllowed { .. } => (Exit::NotAllowed, None),
+            Error::Compacted { .. } => {
+                (Exit::NotFound, Some("without --after it begins with the oldest event that is kept"))
+            }
             _ => (Exit::Unexpected, None),
         };
         let mut failure = Self::new(exit, error.code(), error.to_string());
@@ -182,6 +194,7 @@ impl From<Error> for Failure {
                 failure
             }
             Error::TooLarge { limit, .. } => failure.with("limit", json!(limit)),
+            Error::Compacted { at, .. } => failure.with("compacted_at", json!(at.to_string())),
             _ => failure,
         }
     }

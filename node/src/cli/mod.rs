@@ -23,6 +23,7 @@ use clap::{CommandFactory, FromArgMatches};
 use args::{Args, Verb};
 use failure::{Exit, Failure};
 use output::{Format, Output};
+pub(crate) use verbs::lock::{WATCHDOG_ARGUMENT, watchdog};
 
 /// This program, also when its file was replaced meanwhile: `main` lets it be a guard.
 const GUARD: &str = "/proc/self/exe";
@@ -45,14 +46,17 @@ pub fn main() -> ExitCode {
     // Whatever is still running has nothing left to say.
     runtime.shutdown_background();
     match told {
-        Ok(exit) => ExitCode::from(exit as u8),
+        Ok(code) => ExitCode::from(code),
         Err(failure) => ExitCode::from(failure.tell(&output)),
     }
 }
 
-async fn dispatch(args: &Args, output: &Output) -> Result<Exit, Failure> {
+async fn dispatch(args: &Args, output: &Output) -> Result<u8, Failure> {
     let global = &args.global;
-    match &args.verb {
+    let told = match &args.verb {
+        // Its exit code is that of the command it runs.
+        Verb::Lock(verb) => return verbs::lock::run(verb, global, output).await,
+        Verb::Kv { verb } => verbs::kv::run(verb, global, output).await,
         Verb::Run(verb) => verbs::run::run(verb, global, output).await,
         Verb::Dev(verb) => verbs::dev::run(verb, output).await,
         Verb::Server(verb) => verbs::server::run(verb).await,
@@ -64,7 +68,7 @@ async fn dispatch(args: &Args, output: &Output) -> Result<Exit, Failure> {
         Verb::Logs(verb) => verbs::logs::run(verb, global, output).await,
         Verb::Events(verb) => verbs::events::run(verb, global, output).await,
         Verb::Cancel(verb) => verbs::cancel::run(verb, global, output).await,
-        Verb::Node { verb: args::NodeVerb::Ls } => verbs::nodes::run(global, output).await,
+        Verb::Node { verb: args::NodeVerb::Ls(verb) } => verbs::nodes::run(verb, global, output).await,
         Verb::Cluster { verb: args::ClusterVerb::Status } => verbs::cluster::run(global, output).await,
         Verb::Cluster { verb: args::ClusterVerb::Digest } => verbs::digest::run(global, output).await,
         Verb::Cluster { verb: args::ClusterVerb::Resume } => verbs::cluster::resume(global, output).await,
@@ -78,7 +82,8 @@ async fn dispatch(args: &Args, output: &Output) -> Result<Exit, Failure> {
         Verb::Import { verb: args::ImportVerb::Wfcommons(verb) } => verbs::import::run(verb, output).await,
         Verb::Bench(verb) => verbs::bench::run(verb, global, output).await,
         Verb::Completions(verb) => verbs::completions::run(verb),
-    }
+    };
+    told.map(|exit| exit as u8)
 }
 
 /// Reads the arguments; help, versions and usage errors are told here.

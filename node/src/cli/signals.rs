@@ -4,6 +4,37 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::failure::Failure;
 
+/// Signals to be passed on: Ctrl-C, SIGTERM, and the end of the terminal.
+#[derive(Debug)]
+pub(super) struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    pub(super) fn listen() -> Result<Self, Failure> {
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
+    }
+
+    /// The next one.
+    pub(super) async fn next(&mut self) -> rustix::process::Signal {
+        tokio::select! {
+            _ = self.interrupt.recv() => rustix::process::Signal::INT,
+            _ = self.terminate.recv() => rustix::process::Signal::TERM,
+            _ = self.hangup.recv() => rustix::process::Signal::HUP,
+        }
+    }
+}
+
+fn listen(kind: SignalKind) -> Result<Signal, Failure> {
+    signal(kind).map_err(|error| Failure::unexpected(format!("cannot listen for signals: {error}")))
+}
+
 /// Ctrl-C and SIGTERM alike.
 #[derive(Debug)]
 pub(super) struct Interrupts {
@@ -13,9 +44,6 @@ pub(super) struct Interrupts {
 
 impl Interrupts {
     pub(super) fn listen() -> Result<Self, Failure> {
-        let listen = |kind| {
-            signal(kind).map_err(|error| Failure::unexpected(format!("cannot listen for signals: {error}")))
-        };
         Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
     }
 

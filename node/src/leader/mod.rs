@@ -10,6 +10,7 @@ mod collector;
 mod digests;
 pub(crate) mod handover;
 mod level;
+mod locks;
 mod members;
 mod pace;
 mod reaper;
@@ -95,6 +96,7 @@ pub(crate) async fn run(ctx: Arc<Context>) {
         loops.spawn(members::run(leadership.clone()));
         loops.spawn(digests::run(leadership.clone()));
         loops.spawn(level::run(leadership.clone()));
+        loops.spawn(locks::run(leadership.clone()));
         loops.spawn(beats::run(leadership));
         ctx.health.0.store(true, Ordering::Relaxed);
         tokio::select! {

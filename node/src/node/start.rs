@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clawhive_proto::{AddNode, NodeRole};
 use clawhive_raft::{DivergeHook, Options, Replica, Seams};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use super::claw_deps::NodeClaw;
@@ -78,6 +78,10 @@ impl Node {
             links,
             clock,
             beats: Beats::default(),
+            // Half of the machine at most is busy with long reads.
+            scans: Semaphore::new(
+                std::thread::available_parallelism().map_or(1, |cores| cores.get() / 2).max(1),
+            ),
             health: Health::default(),
             digests: Pace { entries: settings.digest_entries, interval: settings.digest_interval },
             logs: OnceLock::new(),

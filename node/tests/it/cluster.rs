@@ -26,7 +26,8 @@ async fn any_node_answers_and_work_spreads() {
     for index in 0..3 {
         assert_eq!(get(&mut hive.client(index).await, run).await.id, run);
     }
-    let nodes = hive.client(1).await.list_nodes(ListNodesRequest {}).await.unwrap().into_inner().nodes;
+    let nodes =
+        hive.client(1).await.list_nodes(ListNodesRequest::default()).await.unwrap().into_inner().nodes;
     assert_eq!(nodes.len(), 3);
     assert!(
         nodes.iter().all(|node| node.role == "voter" && node.state == "active" && node.slots == 4),

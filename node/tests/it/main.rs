@@ -16,6 +16,7 @@ mod definition_meaning;
 mod definition_template;
 mod faults;
 mod idempotency;
+mod locks;
 mod logs;
 mod one_node;
 mod request_ids;

@@ -82,7 +82,7 @@ async fn a_claw_joins_without_a_vote_and_works() {
     let view = end_of(&mut api, run).await;
     assert_eq!(task(&view, "t").attempts[0].row.as_ref().unwrap().claw, claw.id());
     assert_eq!((founder.voters(), claw.voters()), (1, 1));
-    let nodes = api.list_nodes(clawhive_proto::ListNodesRequest {}).await.unwrap().into_inner().nodes;
+    let nodes = api.list_nodes(clawhive_proto::ListNodesRequest::default()).await.unwrap().into_inner().nodes;
     let shown = nodes.iter().find(|node| node.id == claw.id()).unwrap();
     assert_eq!((shown.role.as_str(), shown.labels["zone"].as_str()), ("claw", "b"));
     claw.shutdown(Duration::ZERO).await;

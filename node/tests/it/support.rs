@@ -115,6 +115,11 @@ impl Hive {
         self.nodes[index].as_ref().unwrap()
     }
 
+    /// Where clients reach a node.
+    pub fn address(&self, index: usize) -> SocketAddr {
+        self.addresses[index]
+    }
+
     pub async fn client(&self, index: usize) -> Client {
         client(self.addresses[index]).await
     }

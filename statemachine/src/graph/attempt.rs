@@ -123,6 +123,7 @@ pub(crate) fn lose(
         claw: claw.0,
         reason: end.reason as i32,
         detail: end.message.into(),
+        ..Default::default()
     });
     row.message = end.message.into();
     admission::ready_again(work, run, task, &mut row)?;

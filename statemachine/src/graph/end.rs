@@ -103,6 +103,7 @@ fn record(work: &mut Work<'_>, run: RunId, task: TaskIndex, row: &TaskRow, end: 
         claw: end.claw.0,
         reason: row.reason,
         detail: end.message.into(),
+        ..Default::default()
     });
 }
 

@@ -122,5 +122,5 @@ pub fn run_view(view: &dyn ReadStore, run: RunId, brief: bool) -> Option<RunView
             });
         }
     }
-    Some(RunView { id: run.0, run: Some(row), tasks, applied_index: 0, counts })
+    Some(RunView { id: run.0, run: Some(row), tasks, counts, ..RunView::default() })
 }

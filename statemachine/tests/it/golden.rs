@@ -22,7 +22,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
-fn fixed(name: &str, encoded: &[u8]) -> Vec<u8> {
+pub(crate) fn fixed(name: &str, encoded: &[u8]) -> Vec<u8> {
     let path: PathBuf =
         [env!("CARGO_MANIFEST_DIR"), "testdata", "golden", &format!("{name}.hex")].iter().collect();
     if !path.exists() && std::env::var_os("CLAWHIVE_REWRITE").is_some() {
@@ -219,7 +219,14 @@ fn rows() {
     let labels = || [("zone".to_string(), "a".to_string())].into();
     golden(
         "row/meta",
-        Meta { last_time_ms: 1, next_run: 2, next_workflow: 3, next_ready: 4, next_backlog: 5, level: 0 },
+        Meta {
+            last_time_ms: 1,
+            next_run: 2,
+            next_workflow: 3,
+            next_ready: 4,
+            next_backlog: 5,
+            ..Meta::default()
+        },
     );
     golden("row/workflow", WorkflowRow { uid: 1, latest_version: 2, latest_hash: vec![3; 32] });
     golden(
@@ -352,7 +359,7 @@ fn rows() {
         "row/cluster",
         ClusterRow { suspended: true, restored_from: vec![7; 16], restored_index: 2, restored_at_ms: 3 },
     );
-    golden("row/key", KeyRow { value: vec![1, 2].into(), created_at: 3, modified_at: 4 });
+    golden("row/key", KeyRow { value: vec![1, 2].into(), created_at: 3, modified_at: 4, version: 0 });
     golden(
         "row/event_batch",
         EventBatch {
@@ -366,6 +373,7 @@ fn rows() {
                 claw: 4,
                 reason: Reason::Exit as i32,
                 detail: "d".into(),
+                ..Event::default()
             }],
         },
     );

@@ -3,8 +3,10 @@
 mod cluster;
 mod determinism;
 mod golden;
+mod golden_locks;
 mod laws;
 mod lease_counting;
+mod locks;
 mod model;
 mod reading;
 mod script;

@@ -2,6 +2,7 @@
 //! and what they print. `CLAWHIVE_REWRITE=1` writes the output into the files; the diff is what is reviewed.
 //! `play.rs` says which commands there are.
 
+mod locks;
 mod play;
 mod show;
 

@@ -168,7 +168,7 @@ impl Work {
         for _ in 0..count {
             let sent = Instant::now();
             let run = self.submit(definition.clone()).await?;
-            let request = ListEventsRequest { run, after_log_index: 0, follow: true };
+            let request = ListEventsRequest { run, follow: true, ..ListEventsRequest::default() };
             let mut events = self.client.clone().list_events(request).await?.into_inner();
             while let Some(event) = events.next().await {
                 if event?.kind == "task_running" {

@@ -1,8 +1,8 @@
 //! Views of the protocol as documents, with the fields that programs rely on. Numbers that can pass 2^53 are text.
 
 use clawhive_proto::{
-    AttemptRow, AttemptState, AttemptView, ClusterStatusResponse, Diagnostic, EventView, NodeView, Reason,
-    RunView, TaskView,
+    AttemptRow, AttemptState, AttemptView, ClusterStatusResponse, Diagnostic, EventView, Freshness, NodeView,
+    Reason, RunView, TaskView,
 };
 use clawhive_statemachine::names;
 use serde_json::{Map, Value, json};
@@ -36,6 +36,7 @@ pub(in crate::cli) fn run_json(view: &RunView) -> Value {
         "tasks_failed": row.failed,
         "counts": counts.collect::<Map<_, _>>(),
         "tasks": view.tasks.iter().map(task_json).collect::<Value>(),
+        "freshness": freshness_json(view.freshness.as_ref()),
     })
 }
 
@@ -134,6 +135,30 @@ pub(in crate::cli) fn event_json(event: &EventView) -> Value {
         "actor": event.actor,
         "detail": text(&event.detail),
     })
+}
+
+/// How new an answer is; null for a part of one.
+pub(in crate::cli) fn freshness_json(freshness: Option<&Freshness>) -> Value {
+    freshness.map_or(Value::Null, |freshness| {
+        json!({
+            "applied_index": freshness.applied_index.to_string(),
+            "stale": freshness.stale,
+            "age_ms": freshness.age_ms,
+        })
+    })
+}
+
+/// `stale: applied 123, up to 0.4 s old`.
+pub(in crate::cli) fn stale_text(freshness: &Freshness) -> String {
+    let age = match freshness.age_ms {
+        // Rounded up: it is a promise.
+        Some(age_ms) => {
+            let tenths = age_ms.div_ceil(100);
+            format!("up to {}.{} s old", tenths / 10, tenths % 10)
+        }
+        None => "of unknown age".to_owned(),
+    };
+    format!("stale: applied {}, {age}", freshness.applied_index)
 }
 
 /// A fault of a definition.

@@ -12,16 +12,18 @@ mod yaml;
 use std::io::{self, Write};
 
 use clap::ValueEnum;
+use clawhive_proto::Freshness;
 use serde_json::Value;
 
 use super::failure::Failure;
 
 pub(super) use document::{
-    attempt_json, cluster_json, diagnostic_json, event_json, node_json, run_json, task_json, why_text,
+    attempt_json, cluster_json, diagnostic_json, event_json, freshness_json, node_json, run_json, stale_text,
+    task_json, why_text,
 };
 pub(super) use style::{Hue, Stream};
 pub(super) use table::Table;
-pub(super) use text::{escape, shortened};
+pub(super) use text::{base64, escape, shortened};
 pub(super) use time::{age, duration, now_ms, rfc3339, span};
 
 /// The formats of `-o`.
@@ -68,6 +70,16 @@ impl Output {
         match self.format {
             Format::Yaml => self.print(&format!("---\n{}", yaml::text(value))),
             _ => self.print(&format!("{value}\n")),
+        }
+    }
+
+    /// Says so, above a table, when its contents may be old.
+    pub(super) fn stale(&self, freshness: Option<&Freshness>) -> Result<(), Failure> {
+        match freshness.filter(|freshness| freshness.stale) {
+            Some(freshness) => {
+                self.print(&format!("{}\n", self.stdout.paint(&stale_text(freshness), Hue::Odd)))
+            }
+            None => Ok(()),
         }
     }
 

@@ -15,10 +15,21 @@ pub(in crate::cli) async fn run(
 ) -> Result<Exit, Failure> {
     let local = if args.follow { Local::WORK } else { Local::LOOK };
     let session = Session::open(global, local).await?;
+    let workflow = args.workflow.as_deref().unwrap_or_default();
+    let (of, workflow) = workflow.split_once('/').unwrap_or(("", workflow));
+    let namespace = args.namespace.as_deref().unwrap_or(of);
+    if !of.is_empty() && of != namespace {
+        let text = format!("--workflow {of}/{workflow} is not in --namespace {namespace}");
+        return Err(Failure::usage(text));
+    }
     let request = ListEventsRequest {
         run: args.run.map_or(0, |run| run.0),
         after_log_index: args.after,
         follow: args.follow,
+        namespace: namespace.to_owned(),
+        workflow: workflow.to_owned(),
+        kinds: args.kinds.clone(),
+        progress: false,
     };
     let mut events = session.client.events(request);
     if args.follow {

@@ -6,13 +6,14 @@ use serde_json::json;
 
 use crate::cli::args::{Global, LsArgs};
 use crate::cli::failure::{Exit, Failure};
-use crate::cli::output::{Format, Hue, Output, Table, age, now_ms, run_json, span};
+use crate::cli::output::{Format, Hue, Output, Table, age, freshness_json, now_ms, run_json, span};
 use crate::cli::session::{Local, Session};
 
 pub(in crate::cli) async fn run(args: &LsArgs, global: &Global, output: &Output) -> Result<Exit, Failure> {
     let session = Session::open(global, Local::LOOK).await?;
     let page = session.client.list_runs(request(args)).await?;
     if output.format == Format::Table {
+        output.stale(page.freshness.as_ref())?;
         output.table(&table(&page.runs, now_ms()), "no runs")?;
         if !page.next_cursor.is_empty() {
             eprintln!("{}", output.stderr.dim(&format!("more: --cursor {}", page.next_cursor)));
@@ -24,11 +25,14 @@ pub(in crate::cli) async fn run(args: &LsArgs, global: &Global, output: &Output)
                 // Not asked for, so not known: an empty list would say that there are none.
                 fields.remove("tasks");
                 fields.remove("counts");
+                fields.remove("freshness");
             }
             run
         });
         let next = if page.next_cursor.is_empty() { json!(null) } else { json!(page.next_cursor) };
-        output.document(&json!({ "runs": runs.collect::<Vec<_>>(), "next_cursor": next }))?;
+        let runs = runs.collect::<Vec<_>>();
+        let freshness = freshness_json(page.freshness.as_ref());
+        output.document(&json!({ "runs": runs, "next_cursor": next, "freshness": freshness }))?;
     }
     session.close().await;
     Ok(Exit::Done)
@@ -43,7 +47,7 @@ fn request(args: &LsArgs) -> ListRunsRequest {
         workflow: workflow.to_owned(),
         limit: args.limit,
         cursor: args.cursor.clone().unwrap_or_default(),
-        stale: false,
+        stale: args.stale,
     }
 }
 

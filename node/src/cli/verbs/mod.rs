@@ -9,6 +9,8 @@ pub(super) mod dev;
 pub(super) mod digest;
 pub(super) mod events;
 pub(super) mod import;
+pub(super) mod kv;
+pub(super) mod lock;
 pub(super) mod logs;
 pub(super) mod ls;
 pub(super) mod nodes;

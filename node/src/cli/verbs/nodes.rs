@@ -3,18 +3,25 @@
 use clawhive_proto::NodeView;
 use serde_json::json;
 
-use crate::cli::args::Global;
+use crate::cli::args::{Global, NodeLsArgs};
 use crate::cli::failure::{Exit, Failure};
-use crate::cli::output::{Format, Hue, Output, Table, node_json};
+use crate::cli::output::{Format, Hue, Output, Table, freshness_json, node_json};
 use crate::cli::session::{Local, Session};
 
-pub(in crate::cli) async fn run(global: &Global, output: &Output) -> Result<Exit, Failure> {
+pub(in crate::cli) async fn run(
+    args: &NodeLsArgs,
+    global: &Global,
+    output: &Output,
+) -> Result<Exit, Failure> {
     let session = Session::open(global, Local::LOOK).await?;
-    let nodes = session.client.nodes().await?;
+    let answer = session.client.list_nodes(args.stale).await?;
+    let (nodes, freshness) = (answer.nodes, answer.freshness.as_ref());
     if output.format == Format::Table {
+        output.stale(freshness)?;
         output.table(&table(&nodes), "no nodes")?;
     } else {
-        output.document(&json!({ "nodes": nodes.iter().map(node_json).collect::<Vec<_>>() }))?;
+        let nodes = nodes.iter().map(node_json).collect::<Vec<_>>();
+        output.document(&json!({ "nodes": nodes, "freshness": freshness_json(freshness) }))?;
     }
     session.close().await;
     Ok(Exit::Done)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use clawhive_proto::{Reason, RunView, TaskRow, TaskState, TaskView};
+use clawhive_proto::{GetRunRequest, Reason, RunView, TaskRow, TaskState, TaskView};
 use clawhive_statemachine::names;
 use serde_json::Value;
 
@@ -20,8 +20,12 @@ const TASKS_SHOWN: usize = 40;
 
 pub(in crate::cli) async fn run(args: &ShowArgs, global: &Global, output: &Output) -> Result<Exit, Failure> {
     let session = Session::open(global, Local::LOOK).await?;
-    let view = session.client.get_run(args.run.0).await?;
+    let request = GetRunRequest { run: args.run.0, stale: args.stale, ..Default::default() };
+    let view = session.client.get_run_with(request).await?;
     session.close().await;
+    if output.format == Format::Table {
+        output.stale(view.freshness.as_ref())?;
+    }
     let Some(name) = &args.task else {
         match output.format {
             Format::Table => output.print(&run_text(&view, args.all, now_ms(), output.stdout))?,

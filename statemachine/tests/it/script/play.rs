@@ -20,7 +20,8 @@
 //! renew CLAW [incarnation=N] | expire CLAW [seq=N] [incarnation=N]
 //! cancel RUN
 //! restore | resume                          the first entry of a restored cluster; the end of its rest
-//! show tasks|run|runs|claws|attempts|ready|timers|backlog|counts [..]
+//! show tasks|run|runs|claws|attempts|ready|timers|backlog|counts|locks|keys [..]
+//! lock .. | kv ..      see locks.rs
 //! ```
 //! TASK is `name` (of the newest run), or `RUN/name`.
 
@@ -34,13 +35,15 @@ use clawhive_statemachine::proto::command::Kind;
 use clawhive_statemachine::proto::*;
 use clawhive_statemachine::read;
 
-use super::show;
+use super::{locks, show};
 use crate::cluster::{Cluster, DAY_MS, put, register, submit, task, workflow};
 
 pub struct Play {
     pub cluster: Cluster,
     /// As the current leader counts them; it looks after every entry.
     leases: Leases,
+    /// Of the leader, as far as locks go.
+    pub watch: plan::locks::LockWatch,
 }
 
 /// The words of a line: bare ones, and `key=value`.
@@ -50,7 +53,7 @@ pub struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    fn new(line: &'a str) -> Words<'a> {
+    pub fn new(line: &'a str) -> Words<'a> {
         let (pairs, bare): (Vec<_>, Vec<_>) = line.split_whitespace().partition(|word| word.contains('='));
         Words { bare, pairs: pairs.into_iter().filter_map(|word| word.split_once('=')).collect() }
     }
@@ -63,7 +66,7 @@ impl<'a> Words<'a> {
         self.get(key).map(|value| value.parse().unwrap_or_else(|_| panic!("{key}={value}")))
     }
 
-    fn duration(&self, key: &str) -> Option<u64> {
+    pub fn duration(&self, key: &str) -> Option<u64> {
         self.get(key).map(duration)
     }
 }
@@ -89,7 +92,7 @@ fn time_of_day(text: &str) -> u64 {
 
 impl Play {
     pub fn new() -> Play {
-        Play { cluster: Cluster::new(), leases: Leases::default() }
+        Play { cluster: Cluster::new(), leases: Leases::default(), watch: plan::locks::LockWatch::default() }
     }
 
     /// Runs the lines of a block and answers with what they print.
@@ -125,7 +128,10 @@ impl Play {
             self.leases.look(&self.cluster.store, self.cluster.now);
             return String::new();
         }
-        let commands = self.commands(verb, &words, below);
+        let commands = match *verb {
+            "lock" | "kv" => locks::commands(self, &words, below),
+            verb => self.commands(verb, &words, below),
+        };
         if commands.is_empty() {
             return "nothing\n".into();
         }

@@ -10,6 +10,7 @@ use clawhive_statemachine::proto::*;
 use clawhive_statemachine::read::RunFilter;
 use clawhive_statemachine::{Applied, MemStore, ReadStore, Table, key, names, read};
 
+use super::locks;
 use super::play::{Play, Words};
 use crate::cluster::DAY_MS;
 
@@ -71,6 +72,9 @@ fn answer(answer: Option<&Answer>) -> String {
         Answer::NodeAdded(it) => format!("node {}", it.node),
         Answer::Progress(it) => format!("{} done{}", it.done, if it.more { ", more to do" } else { "" }),
         Answer::Granted(it) => format!("{} granted, {} stale", it.granted, it.stale),
+        Answer::KeyTxnDone(_) | Answer::LockGranted(_) | Answer::LockQueued(_) => {
+            locks::answer(answer.unwrap())
+        }
     }
 }
 
@@ -117,6 +121,8 @@ pub fn show(play: &Play, words: &Words<'_>) -> String {
             .iter()
             .map(|it| format!("{} {}", names::task_state(it.state()), it.count))
             .collect(),
+        "locks" => locks::show_locks(store),
+        "keys" => locks::show_keys(store),
         "backlog" => vec![format!("{} rows", store.len(Table::Backlog))],
         "requests" => {
             let rows = |table| store.len(table);

@@ -47,7 +47,14 @@ fn view() -> RunView {
         max_attempts: 1,
     };
     let counts = vec![StateCount { state: TaskState::Failed.into(), count: 1 }];
-    RunView { id: 9_007_199_254_740_993, run: Some(run), tasks: vec![task], applied_index: 20, counts }
+    RunView {
+        id: 9_007_199_254_740_993,
+        run: Some(run),
+        tasks: vec![task],
+        applied_index: 20,
+        counts,
+        freshness: None,
+    }
 }
 
 #[test]
@@ -110,7 +117,8 @@ fn a_run() {
                 }
               ]
             }
-          ]
+          ],
+          "freshness": null
         }"#]]
     .assert_eq(&format!("{:#}", run_json(&view())));
 }

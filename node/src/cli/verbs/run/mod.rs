@@ -92,7 +92,12 @@ async fn follow(
     interrupts: &mut Interrupts,
 ) -> Result<Left, Failure> {
     let run = screen.board().run;
-    let request = ListEventsRequest { run, after_log_index: screen.board().seen, follow: true };
+    let request = ListEventsRequest {
+        run,
+        after_log_index: screen.board().seen,
+        follow: true,
+        ..ListEventsRequest::default()
+    };
     let mut events = session.client.events(request);
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
