@@ -15,7 +15,7 @@ use super::ids::Run;
 use super::output::Format;
 pub(super) use locks::{KvConditions, KvDeleteArgs, KvGetArgs, KvLsArgs, KvPutArgs, KvVerb, LockArgs};
 pub(super) use members::{ClusterVerb, JoinArgs, NodeArgs, NodeLsArgs, NodeVerb, TransferLeaderArgs};
-pub(super) use reading::{EventsArgs, LogsArgs, LsArgs, RunStateArg, ShowArgs};
+pub(super) use reading::{EventsArgs, LogsArgs, LsArgs, ShowArgs};
 pub(super) use schedule::{ApplyArgs, NextArgs, ScheduleVerb};
 
 /// Runs workflow graphs: alone, or as peers that survive the loss of any one.

@@ -126,7 +126,7 @@ fn leave(
         let removed = read::removed(view, NodeId(member.id)).is_some();
         let row = rows.iter().find(|(id, _)| id.0 == member.id).map(|(_, row)| row);
         let demoted = row.is_some_and(|row| row.role() == NodeRole::Claw);
-        if !removed && !(demoted && member.voter) {
+        if !(removed || demoted && member.voter) {
             continue;
         }
         if !member.voter {
