@@ -216,8 +216,8 @@ fn what_would_lose_the_majority_is_refused_and_dead_nodes_leave() {
         let health = verb(&cluster, 0, "cluster health -o json");
         assert_eq!((health.code, &health.json()["error"]["code"]), (7, &"no_quorum".into()), "{health:?}");
         let nodes = verb(&cluster, 0, "node ls");
-        assert!(nodes.code == 0 && nodes.err.contains("stale: there is no quorum"), "{nodes:?}");
-        assert_eq!(verb(&cluster, 0, "node ls -o json").json()["stale"], true);
+        assert!(nodes.code == 0 && nodes.err.contains("no quorum: stale: applied "), "{nodes:?}");
+        assert_eq!(verb(&cluster, 0, "node ls -o json").json()["freshness"]["stale"], true);
         // The first request after it is over succeeds.
         cluster.restart(1).await.unwrap();
         put(&cluster, 0, "two again").await;

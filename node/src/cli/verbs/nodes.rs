@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::cli::args::{Global, JoinArgs, NodeArgs, NodeLsArgs, NodeVerb};
 use crate::cli::failure::{Exit, Failure};
-use crate::cli::output::{Format, Hue, Output, Table, duration, nodes_json};
+use crate::cli::output::{Format, Hue, Output, Table, duration, nodes_json, stale_text};
 use crate::cli::session::{Local, Session};
 
 /// How often it is looked whether a change is done.
@@ -38,7 +38,11 @@ pub(in crate::cli) async fn run(verb: &NodeVerb, global: &Global, output: &Outpu
 async fn ls(args: &NodeLsArgs, client: &Client, output: &Output) -> Result<Exit, Failure> {
     let list = client.list_nodes(args.stale).await?;
     if output.format == Format::Table {
-        output.stale(list.freshness.as_ref())?;
+        match list.freshness.as_ref().filter(|freshness| freshness.stale) {
+            // Not asked for: said beside the table, so that scripts find the table as ever.
+            Some(freshness) if !args.stale => eprintln!("no quorum: {}", stale_text(freshness)),
+            _ => output.stale(list.freshness.as_ref())?,
+        }
         output.table(&table(&list.nodes), "no nodes")?;
     } else {
         output.document(&nodes_json(&list))?;
