@@ -243,7 +243,7 @@ fn key(client: usize, number: u64) -> String {
 /// Reads of one node at once.
 const READS: usize = 64;
 
-/// Every acknowledged write is on every node, by each node's own state.
+/// Every acknowledged write is on every node, by each node's own state, and all states have one digest.
 async fn judge(cluster: &Cluster, report: &mut Report) -> Result<()> {
     let mut newest = 0;
     for number in running(cluster) {
@@ -274,7 +274,25 @@ async fn judge(cluster: &Cluster, report: &mut Report) -> Result<()> {
             }
         }
     }
+    report.broken.extend(unequal(cluster).await?);
     Ok(())
+}
+
+/// What the digests of all states after one entry say, when they are not the same on every node.
+async fn unequal(cluster: &Cluster) -> Result<Option<String>> {
+    let client = cluster.client()?;
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let answer = client.check_digests().await.context("the digests")?;
+        if answer.equal && answer.nodes.len() == running(cluster).len() {
+            return Ok(None);
+        }
+        // A node that did not answer in time is asked again; one that differs stays different.
+        if answer.nodes.iter().all(|node| node.unavailable.is_empty()) || Instant::now() > until {
+            return Ok(Some(format!("the states differ: {answer:?}")));
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
 }
 
 /// Waits until a node has applied what was committed when the load ended.

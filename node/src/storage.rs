@@ -190,14 +190,28 @@ impl Storage {
 }
 
 fn is_internal(proposal: &Proposal) -> bool {
-    let frees = |command: &Command| matches!(command.kind, Some(Kind::CancelRun(_) | Kind::DeleteKey(_)));
-    proposal.actor.starts_with("node:") || proposal.commands.iter().all(frees)
+    let goes_on = |command: &Command| {
+        matches!(
+            command.kind,
+            // What frees room, what repairs the cluster, and locks: they would be lost.
+            Some(
+                Kind::CancelRun(_)
+                    | Kind::DeleteKey(_)
+                    | Kind::RemoveNode(_)
+                    | Kind::SetNodeRole(_)
+                    | Kind::SetNodeState(_)
+                    | Kind::RenewLock(_)
+                    | Kind::ReleaseLock(_)
+            )
+        )
+    };
+    proposal.actor.starts_with("node:") || proposal.commands.iter().all(goes_on)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clawhive_proto::{CancelRun, SubmitRun};
+    use clawhive_proto::{CancelRun, RenewLock, SubmitRun};
 
     #[test]
     fn what_is_kept_free_follows_the_size() {
@@ -220,11 +234,13 @@ mod tests {
         let full = Trouble::NoSpace(Measure { free: 3 * MIB, needed: 64 * MIB });
         assert!(storage.set_trouble(Some(full)) && !storage.set_trouble(Some(full)));
         assert_eq!(storage.admit(1, &submit()), Ok(()));
+        let renew = proposal("cli", Kind::RenewLock(RenewLock::default()));
         storage.set_refuses(true);
         let refused = storage.admit(1, &submit()).unwrap_err();
         assert_eq!(refused.message, "no space left on node 1: 3 MiB free, 64 MiB needed; reads go on");
         assert_eq!(storage.admit(1, &proposal("api", Kind::CancelRun(CancelRun::default()))), Ok(()));
         assert_eq!(storage.admit(1, &proposal("node:2", Kind::SubmitRun(SubmitRun::default()))), Ok(()));
+        assert_eq!(storage.admit(1, &renew), Ok(()));
         storage.set_trouble(None);
         assert_eq!(storage.admit(1, &submit()), Ok(()));
     }

@@ -344,8 +344,9 @@ fn nodes_are_drained_demoted_and_promoted_and_the_leadership_moves() {
         );
         until(&cluster, "another leads", |status| status.leader != 0 && status.leader != id).await;
         let nodes = verb(&cluster, 0, "node ls -o json").json();
+        let text = id.to_string();
         let shown =
-            nodes["nodes"].as_array().unwrap().iter().find(|node| node["id"] == id.to_string()).unwrap();
+            nodes["nodes"].as_array().unwrap().iter().find(|node| node["id"] == text.as_str()).unwrap();
         assert_eq!((&shown["state"], &shown["health"]), (&"draining".into(), &"draining".into()), "{shown}");
         verb(&cluster, 0, &format!("node drain {id} --wait 30s"))
             .says(&format!("node {id} is drained: nothing runs on it"));

@@ -2,6 +2,7 @@
 
 mod locks;
 mod members;
+mod reading;
 mod schedule;
 
 use std::path::PathBuf;
@@ -9,12 +10,12 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use clawhive_node::definition::parse_duration;
-use clawhive_proto::RunState;
 
 use super::ids::Run;
 use super::output::Format;
 pub(super) use locks::{KvConditions, KvDeleteArgs, KvGetArgs, KvLsArgs, KvPutArgs, KvVerb, LockArgs};
 pub(super) use members::{ClusterVerb, JoinArgs, NodeArgs, NodeLsArgs, NodeVerb, TransferLeaderArgs};
+pub(super) use reading::{EventsArgs, LogsArgs, LsArgs, ShowArgs};
 pub(super) use schedule::{ApplyArgs, NextArgs, ScheduleVerb};
 
 /// Runs workflow graphs: alone, or as peers that survive the loss of any one.
@@ -324,123 +325,6 @@ pub(super) struct WaitArgs {
     /// Wait no longer than this (exit code 4); the run goes on
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(super) wait_timeout: Option<Duration>,
-}
-
-/// List runs, newest first
-#[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  clawhive ls\n  clawhive ls --state failed --limit 10\n  clawhive ls --workflow data/nightly-etl -o json"
-)]
-pub(super) struct LsArgs {
-    /// Only runs in this state; may be given several times
-    #[arg(long = "state", value_enum, value_name = "STATE", value_delimiter = ',')]
-    pub(super) states: Vec<RunStateArg>,
-    /// Only runs of this workflow
-    #[arg(long, value_name = "[NAMESPACE/]NAME")]
-    pub(super) workflow: Option<String>,
-    /// At most so many
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(super) limit: u32,
-    /// Go on where an earlier answer ended
-    #[arg(long, value_name = "CURSOR")]
-    pub(super) cursor: Option<String>,
-    /// What the node asked has, also without a quorum; it may be behind
-    #[arg(long)]
-    pub(super) stale: bool,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(super) enum RunStateArg {
-    Pending,
-    Running,
-    Paused,
-    Succeeded,
-    Failed,
-    Cancelled,
-}
-
-impl From<RunStateArg> for RunState {
-    fn from(state: RunStateArg) -> Self {
-        match state {
-            RunStateArg::Pending => Self::Pending,
-            RunStateArg::Running => Self::Running,
-            RunStateArg::Paused => Self::Paused,
-            RunStateArg::Succeeded => Self::Succeeded,
-            RunStateArg::Failed => Self::Failed,
-            RunStateArg::Cancelled => Self::Cancelled,
-        }
-    }
-}
-
-/// Show a run with its tasks, or one task with its attempts
-#[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  clawhive show 42\n  clawhive show 42 --task merge\n  clawhive show 42 --all\n  clawhive show 42 -o json"
-)]
-pub(super) struct ShowArgs {
-    /// The run
-    pub(super) run: Run,
-    /// Only this task, with all its attempts
-    #[arg(long, value_name = "TASK")]
-    pub(super) task: Option<String>,
-    /// All tasks, however many
-    #[arg(long)]
-    pub(super) all: bool,
-    /// What the node asked has, also without a quorum; it may be behind
-    #[arg(long)]
-    pub(super) stale: bool,
-}
-
-/// Print what tasks wrote
-///
-/// Lines of several tasks carry the task's name, lines of standard error a mark. Control characters are shown as text on
-/// a terminal; --raw gives the bytes as they are.
-#[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  clawhive logs 42\n  clawhive logs 42 report -f\n  clawhive logs 42 report --attempt 1 --raw > report.log"
-)]
-pub(super) struct LogsArgs {
-    /// The run
-    pub(super) run: Run,
-    /// The task; all tasks without it
-    pub(super) task: Option<String>,
-    /// Of this attempt instead of the newest
-    #[arg(long, value_name = "N", requires = "task", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) attempt: Option<u32>,
-    /// Stay and print what comes, until the end
-    #[arg(short = 'f', long)]
-    pub(super) follow: bool,
-    /// Only the last lines of each attempt
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) tail: Option<u32>,
-    /// The bytes as they are
-    #[arg(long)]
-    pub(super) raw: bool,
-}
-
-/// Print what happened to a run, in the order of the log
-#[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  clawhive events 42\n  clawhive events 42 -f -o json\n  clawhive events --workflow etl --kind run_failed -f\n  clawhive events --after 1042 --namespace data"
-)]
-pub(super) struct EventsArgs {
-    /// The run; everything in the cluster without it
-    pub(super) run: Option<Run>,
-    /// Only what came after this log index; an error when that is no longer kept
-    #[arg(long, value_name = "LOG_INDEX", default_value_t = 0)]
-    pub(super) after: u64,
-    /// Only of this namespace
-    #[arg(long, value_name = "NAMESPACE")]
-    pub(super) namespace: Option<String>,
-    /// Only of this workflow
-    #[arg(long, value_name = "[NAMESPACE/]NAME")]
-    pub(super) workflow: Option<String>,
-    /// Only of this kind (run_failed, task_succeeded, lock_acquired, ...); may be given several times
-    #[arg(long = "kind", value_name = "KIND", value_delimiter = ',')]
-    pub(super) kinds: Vec<String>,
-    /// Stay and print what comes
-    #[arg(short = 'f', long)]
-    pub(super) follow: bool,
 }
 
 /// Cancel a run: waiting tasks never start, running ones are stopped

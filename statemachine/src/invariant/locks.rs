@@ -11,9 +11,12 @@ use crate::invariant::Findings;
 use crate::read::{sound, sound_key};
 use crate::{ReadStore, Table, key};
 
+/// Places in a queue and the sessions that have them.
+type Queue = Vec<(u64, Vec<u8>)>;
+
 pub(super) fn check(view: &dyn ReadStore, findings: &mut Findings) {
     let mut leases: BTreeSet<Vec<u8>> = BTreeSet::new();
-    let mut queues: BTreeMap<(String, String), Vec<(u64, Vec<u8>)>> = BTreeMap::new();
+    let mut queues: BTreeMap<(String, String), Queue> = BTreeMap::new();
     view.scan(Table::LockWaiters, &[], None, &mut |row_key, value| {
         let (namespace, name, seq) = sound_key(Table::LockWaiters, row_key, key::parse_lock_waiter(row_key));
         let row: LockWaiterRow = sound(Table::LockWaiters, row_key, value.clone());

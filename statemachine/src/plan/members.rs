@@ -87,7 +87,9 @@ pub fn plan(view: &dyn ReadStore, members: &Members) -> Plan {
     let rows = read::nodes(view);
     let find = |id: u64| members.members.iter().find(|member| member.id == id);
     for (NodeId(id), row) in &rows {
-        if find(*id).is_none_or(|member| member.addr != row.peer_listen) {
+        // A restored cluster does not know yet where its first node is.
+        let told = !row.peer_listen.is_empty();
+        if told && find(*id).is_none_or(|member| member.addr != row.peer_listen) {
             plan.step = Some(Step::Add { node: *id, addr: row.peer_listen.clone() });
             return plan;
         }
@@ -124,7 +126,7 @@ fn leave(
         let removed = read::removed(view, NodeId(member.id)).is_some();
         let row = rows.iter().find(|(id, _)| id.0 == member.id).map(|(_, row)| row);
         let demoted = row.is_some_and(|row| row.role() == NodeRole::Claw);
-        if !removed && !(demoted && member.voter) {
+        if !(removed || demoted && member.voter) {
             continue;
         }
         if !member.voter {

@@ -42,7 +42,7 @@ pub(crate) fn golden<M: Message + Default + PartialEq + std::fmt::Debug>(name: &
     assert_eq!(M::decode(&stored[..]).unwrap(), message, "{name} reads otherwise than before");
 }
 
-fn full_task() -> Task {
+pub(crate) fn full_task() -> Task {
     Task {
         name: "clean".into(),
         title: "Clean it".into(),
@@ -482,29 +482,4 @@ fn commands_of_snapshots_and_digests() {
 fn the_table_of_the_cluster() {
     assert_eq!((Table::Cluster.number(), key::CLUSTER.len()), (28, 0));
     assert_eq!(Table::from_number(28), Some(Table::Cluster));
-}
-
-#[test]
-fn leases_and_delivery() {
-    let id = || (0..16).collect::<Vec<u8>>();
-    let left = LeaseLeft { claw: 1, incarnation: id(), renew_seq: 7, remaining_ms: 1_250 };
-    let back = FailTask {
-        run: 1,
-        task: 2,
-        attempt: 3,
-        fence: 4,
-        reason: Reason::Cancelled as i32,
-        never_started: true,
-        ..FailTask::default()
-    };
-    for (name, kind) in [
-        ("checkpoint_leases", Kind::CheckpointLeases(CheckpointLeases { leases: vec![left] })),
-        ("fail_task_never_started", Kind::FailTask(back)),
-    ] {
-        golden(&format!("command/{name}"), Command { kind: Some(kind) });
-    }
-    let quiet = ClawRow { lease_ms: 5_000, used: 1, remaining_ms: Some(0), ..ClawRow::default() };
-    golden("row/claw_quiet", quiet);
-    let strict = Task { delivery: Delivery::StrictSingle as i32, ..full_task() };
-    golden("row/spec_delivery", SpecRow { task: Some(strict), dependents: vec![] });
 }

@@ -3,6 +3,7 @@
 mod cluster;
 mod determinism;
 mod golden;
+mod golden_leases;
 mod golden_locks;
 mod laws;
 mod lease_counting;
