@@ -70,11 +70,13 @@ impl Source for Logs {
         if chunk.next_offset <= *reached {
             return None;
         }
+        // A mark is not part of the bytes that the offsets count: it is there whole or not at all.
+        let mark = chunk.stream() == clawhive_proto::LogStream::Unspecified;
         // A server that does not resume sends from the start, maybe cut in other places.
         let starts = chunk.next_offset.saturating_sub(chunk.data.len() as u64);
         let repeated = reached.saturating_sub(starts) as usize;
         *reached = chunk.next_offset;
-        if repeated > 0 {
+        if repeated > 0 && !mark {
             chunk.data = chunk.data.split_off(repeated.min(chunk.data.len()));
         }
         Some(chunk)
@@ -121,7 +123,8 @@ mod tests {
     use super::*;
 
     fn chunk(attempt: u32, data: &'static str, next_offset: u64) -> LogChunk {
-        LogChunk { task: "a".into(), attempt, data: data.into(), next_offset, ..Default::default() }
+        let stream = clawhive_proto::LogStream::Stdout.into();
+        LogChunk { task: "a".into(), attempt, stream, data: data.into(), next_offset, ..Default::default() }
     }
 
     #[test]
@@ -131,6 +134,11 @@ mod tests {
         assert_eq!(take(chunk(1, "one ", 4)).as_deref(), Some("one "));
         assert_eq!(take(chunk(1, "one ", 4)), None);
         assert_eq!(take(chunk(1, "one two", 7)).as_deref(), Some("two"));
+        // A mark takes less room in the log than its text has letters.
+        let stream = clawhive_proto::LogStream::Unspecified.into();
+        let mark = LogChunk { stream, ..chunk(1, "[dropped]", 9) };
+        assert_eq!(take(mark.clone()).as_deref(), Some("[dropped]"));
+        assert_eq!(take(mark), None);
         assert_eq!(take(chunk(2, "one", 3)).as_deref(), Some("one"), "another attempt has its own place");
     }
 }

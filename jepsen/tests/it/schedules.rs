@@ -253,7 +253,7 @@ async fn propose(cluster: &Cluster, kind: Kind) -> Option<outcome::Kind> {
         from: status.node + 1_000_000,
         to: status.node,
         kind: FrameKind::Propose.into(),
-        payload: Forward { proposal: proposal.encode_to_vec(), timeout_ms: 10_000 }.encode_to_vec().into(),
+        payload: forward(&proposal.encode_to_vec()).into(),
     };
     let answer = peer.call(frame).await.unwrap().into_inner();
     match ProposeReply::decode(answer.payload).unwrap().result.unwrap() {
@@ -262,6 +262,15 @@ async fn propose(cluster: &Cluster, kind: Kind) -> Option<outcome::Kind> {
         }
         other => panic!("not applied: {other:?}"),
     }
+}
+
+/// The raft crate's frame around a proposal: the proposal is field 1, field 2 a deadline in milliseconds.
+fn forward(proposal: &[u8]) -> Vec<u8> {
+    use prost::encoding::{bytes, uint64};
+    let mut frame = Vec::new();
+    bytes::encode(1, &proposal.to_vec(), &mut frame);
+    uint64::encode(2, &5_000, &mut frame);
+    frame
 }
 
 /// F-10: the schedule of a workflow whose name only an older version took goes on after an upgrade, and the log says so.

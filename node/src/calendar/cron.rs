@@ -181,8 +181,8 @@ impl Field {
         let mut set = Set { bits: 0, star: text.starts_with('*') };
         for item in text.split(',') {
             if item == "?" {
-                return Err(self
-                    .wrong(item, "`?` is not supported yet; write `*` (weekdays are 0 to 7, Sunday is 0)"));
+                let help = "write `*`; weekdays are 0 to 7, Sunday is 0 and 7";
+                return Err(format!("`?` is not supported yet: {help}"));
             }
             if !special(item)? {
                 set.bits |= self.item(item)?;

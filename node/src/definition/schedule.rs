@@ -62,7 +62,7 @@ pub(crate) fn schedules(report: &mut Report<'_>, entry: &Entry<'_>, path: &Path<
             let help =
                 "one of several schedules is told from the others by its name: `{name: nightly, cron: ..}`";
             report.error("missing-key", item.span, &here, "this schedule has no `name`", help);
-        } else if let Some(first) = seen.get(&schedule.name) {
+        } else if let Some(first) = seen.get(&schedule.name).filter(|_| !schedule.name.is_empty()) {
             let message = format!("another schedule is named `{}`, in line {first}", schedule.name);
             report.error("duplicate-name", item.span, &here, message, "");
         }

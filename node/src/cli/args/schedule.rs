@@ -81,9 +81,9 @@ pub(in crate::cli) enum ScheduleVerb {
 #[command(
     after_help = "Examples:\n  clawhive schedule next data/nightly-etl\n  clawhive schedule next --cron '30 2 * * *' --timezone America/New_York --from 2025-03-08T00:00:00Z --count 3 -o json"
 )]
-#[group(id = "what", required = true, multiple = false, args = ["name", "cron"])]
 pub(in crate::cli) struct NextArgs {
     /// [namespace/]workflow[:schedule]
+    #[arg(required_unless_present = "cron", conflicts_with = "cron")]
     pub(in crate::cli) name: Option<String>,
     /// A cron expression
     #[arg(long, value_name = "EXPR")]
