@@ -226,16 +226,6 @@ fn overlap_is_skipped_and_a_lost_claw_does_not_wedge_it() {
     });
 }
 
-/// A proposal on its way to the leader, as the raft crate sends it.
-#[derive(Clone, PartialEq, clawhive_proto::prost::Message)]
-#[prost(prost_path = "clawhive_proto::prost")]
-struct Forward {
-    #[prost(bytes = "vec", tag = "1")]
-    proposal: Vec<u8>,
-    #[prost(uint64, tag = "2")]
-    timeout_ms: u64,
-}
-
 /// Proposes over the peer port, as another version of the program could.
 async fn propose(cluster: &Cluster, kind: Kind) -> Option<outcome::Kind> {
     let status = cluster.status_of(0).await.expect("it answers");

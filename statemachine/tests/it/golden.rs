@@ -431,7 +431,6 @@ fn keys_and_table_numbers() {
         (Table::Finished, key::finished(8, run).into()),
         (Table::Active, key::run(run).into()),
         (Table::Keys, key::key("data", "k")),
-        (Table::Removed, key::node(5.into()).into()),
     ];
     assert_eq!(keys.len(), 25, "each table of level 1 has its key here");
     fixed("keys", &all_keys(keys));
