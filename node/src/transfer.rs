@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clawhive_proto::{
-    HandOver, HandedOver, NodeState, NotLeader, PeerError, Rejection, RejectionCode, handed_over,
+    HandOver, HandedOver, NodeState, NotLeader, PeerError, PeerStatus, Rejection, RejectionCode, handed_over,
 };
 use clawhive_raft::Status;
 use clawhive_statemachine::ids::NodeId;
@@ -89,6 +89,12 @@ async fn check(ctx: &Context, status: &Status, wanted: u64) -> Result<u64, (Reje
     if !status.voters.contains(&wanted) {
         return Err((RejectionCode::Conflict, format!("node {wanted} has no vote, so it cannot lead")));
     }
+    if rests(ctx, wanted) {
+        let text = format!(
+            "node {wanted} is draining, so it does not lead: `clawhive node activate {wanted}` first"
+        );
+        return Err((RejectionCode::Conflict, text));
+    }
     match ctx.links.status(peer, PING).await {
         Ok(_) => Ok(wanted),
         Err(error) => {
@@ -97,16 +103,19 @@ async fn check(ctx: &Context, status: &Status, wanted: u64) -> Result<u64, (Reje
     }
 }
 
+/// It is to get nothing new, the lead neither.
+fn rests(ctx: &Context, node: u64) -> bool {
+    read::node(&ctx.replica.view(), NodeId(node)).is_some_and(|row| row.state() == NodeState::Draining)
+}
+
 /// The voter that answers and has the most of the log; one that is being drained only when there is no other.
 async fn furthest(ctx: &Context, status: &Status) -> Result<u64, (RejectionCode, String)> {
     let others =
         status.members.iter().filter(|peer| peer.id != ctx.me.node && status.voters.contains(&peer.id));
     let asked = others.map(|peer| async move { ctx.links.status(peer, PING).await.ok() });
     let answers = join_all(asked).await;
-    let view = ctx.replica.view();
-    let rests =
-        |node: u64| read::node(&view, NodeId(node)).is_some_and(|row| row.state() == NodeState::Draining);
-    let best = answers.into_iter().flatten().max_by_key(|answer| (!rests(answer.node), answer.applied_index));
+    let rank = |answer: &PeerStatus| (!rests(ctx, answer.node), answer.applied_index);
+    let best = answers.into_iter().flatten().max_by_key(rank);
     match best {
         Some(answer) => Ok(answer.node),
         None => Err((RejectionCode::Conflict, "no other voter answers".to_owned())),

@@ -286,7 +286,10 @@ async fn open_replica(
 ) -> Result<Replica, StartError> {
     let dir = data.path().join(RAFT_DIR);
     let fresh = data.identity().is_some_and(|identity| identity.fresh);
-    let is_there = dir.read_dir().is_ok_and(|mut entries| entries.next().is_some());
+    // A state without its log is as bad: what this node has acknowledged and voted for is in the log.
+    let is_there = dir.join("log").read_dir().is_ok_and(|entries| {
+        entries.flatten().any(|entry| entry.path().extension().is_some_and(|name| name == "log"))
+    });
     if !fresh && !is_there {
         return Err(StartError::LogLost { path: data.path().to_owned(), node: me.node });
     }

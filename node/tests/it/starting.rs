@@ -59,7 +59,18 @@ async fn a_node_that_lost_its_log_does_not_vote_again() {
     let node = builder(dir.path()).bootstrap().start().await.unwrap();
     node.ready().await;
     node.shutdown(Duration::ZERO).await;
-    std::fs::remove_dir_all(dir.path().join("raft")).unwrap();
+    // The state alone is no better than nothing: what was acknowledged after it was made is in the log.
+    let log = dir.path().join("raft/log");
+    for segment in std::fs::read_dir(&log).unwrap() {
+        std::fs::remove_file(segment.unwrap().path()).unwrap();
+    }
+    for lost in [log.clone(), log, dir.path().join("raft")] {
+        let error = builder(dir.path()).start().await.unwrap_err();
+        assert!(matches!(error, StartError::LogLost { .. }), "{error}");
+        if lost.exists() {
+            std::fs::remove_dir_all(lost).unwrap();
+        }
+    }
     let error = builder(dir.path()).start().await.unwrap_err();
     assert!(matches!(error, StartError::LogLost { .. }), "{error}");
 }

@@ -431,8 +431,9 @@ fn keys_and_table_numbers() {
         (Table::Finished, key::finished(8, run).into()),
         (Table::Active, key::run(run).into()),
         (Table::Keys, key::key("data", "k")),
+        (Table::Removed, key::node(5.into()).into()),
     ];
-    assert_eq!(keys.len(), 25, "each table of level 1 has its key here");
+    assert_eq!(keys.len(), 26, "each table of level 1 has its key here, and that of removed nodes");
     fixed("keys", &all_keys(keys));
     fixed("ready_value", &key::task(run, index));
     fixed("held_value", &key::held_value(index));
