@@ -160,7 +160,7 @@ fn a_cluster_without_a_leader() {
         nodes: vec![NodeView { id: 2, role: "voter".into(), state: "active".into(), ..Default::default() }],
         ..Default::default()
     };
-    expect![[r#"{"cluster_id":"c","level":0,"leader":null,"term":4,"committed_index":"8","quorum":false,"voters":3,"reachable":1,"tolerates":0,"health":"","changing":false,"last_log_index":"0","answered_by":"2","nodes":[{"id":"2","listen":"","peer_listen":"","role":"voter","state":"active","leader":false,"term":0,"applied_index":"0","slots":0,"running":0,"labels":{},"version":"","health":"","lag":"0","note":null,"skew_ms":0}]}"#]]
+    expect![[r#"{"cluster_id":"c","level":0,"leader":null,"term":4,"committed_index":"8","quorum":false,"voters":3,"reachable":1,"tolerates":0,"health":"","changing":false,"last_log_index":"0","scheduler":false,"answered_by":"2","suspended":false,"nodes":[{"id":"2","listen":"","peer_listen":"","role":"voter","state":"active","leader":false,"term":0,"applied_index":"0","slots":0,"running":0,"labels":{},"version":"","digest":null,"health":"","lag":"0","note":null,"skew_ms":0}]}"#]]
     .assert_eq(&cluster_json(&status).to_string());
 }
 
