@@ -13,7 +13,7 @@ use ::clawhive_client::proto::schedule::When;
 use ::clawhive_client::proto::*;
 use clawhive_jepsen::cluster::Cluster;
 
-use super::support::{alone, binary, cluster};
+use super::support::{alone, binary, cluster, ended};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -89,7 +89,16 @@ fn clawhive(cluster: &Cluster, arguments: &[&str]) -> (Option<i32>, String) {
     (done.status.code(), String::from_utf8_lossy(&said).into_owned())
 }
 
-/// Takes the leadership away from whoever has it.
+/// Lets another member lead.
+async fn hand_over(client: &Client) {
+    let limit = Instant::now() + PATIENCE;
+    while let Err(error) = client.transfer_leader(None).await {
+        assert!(Instant::now() < limit, "the leadership is not handed over: {error}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Takes the leadership away from whoever has it: the leader stands still until another one leads.
 async fn another_leader(cluster: &Cluster) {
     let leader = cluster.wait_leader(PATIENCE).await.unwrap();
     cluster.pause(leader).unwrap();
@@ -114,7 +123,7 @@ async fn another_leader(cluster: &Cluster) {
 fn every_second_has_one_run_whoever_leads() {
     alone(|| async {
         let elections: usize =
-            std::env::var("CLAWHIVE_TEST_ELECTIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(8);
+            std::env::var("CLAWHIVE_TEST_ELECTIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(50);
         let mut cluster = cluster(3, Some(Duration::from_secs(2))).await;
         let client = cluster.client().unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -128,7 +137,7 @@ fn every_second_has_one_run_whoever_leads() {
 
         let leader = cluster.wait_leader(PATIENCE).await.unwrap();
         let instant = (wall_ms() / 1_000 + 2) * 1_000;
-        tokio::time::sleep(Duration::from_millis(instant.saturating_sub(wall_ms() + 150))).await;
+        tokio::time::sleep(Duration::from_millis(instant.saturating_sub(wall_ms() + 300))).await;
         cluster.kill(leader).unwrap();
         let killed = wall_ms();
         let view = until(&client, "tick", "the occurrence at the kill", |view| {
@@ -146,8 +155,11 @@ fn every_second_has_one_run_whoever_leads() {
         assert_eq!((run.nominal_ms, run.workflow.as_str()), (instant, "tick"));
         cluster.restart(leader).await.unwrap();
 
-        for _ in 0..elections {
-            another_leader(&cluster).await;
+        for election in 0..elections {
+            match election % 10 {
+                0 => another_leader(&cluster).await,
+                _ => hand_over(&client).await,
+            }
         }
         let done = until(&client, "tick", "it goes on firing", |view| {
             row(view).next_ms > wall_ms() && row(view).fired > view.occurrences.len() as u64 / 2
@@ -166,7 +178,7 @@ fn every_second_has_one_run_whoever_leads() {
             assert!(Instant::now() < limit, "the leader's scheduler is not alive");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        client.wait(all[0].1.run).await.unwrap();
+        ended(&client, all[0].1.run, PATIENCE).await;
         let nominal = jiff_text(all[0].0);
         let written = std::fs::read_to_string(file.path()).unwrap();
         assert!(written.lines().any(|line| line == nominal), "{nominal} in {written}");
@@ -202,17 +214,15 @@ fn overlap_is_skipped_and_a_lost_claw_does_not_wedge_it() {
         })
         .await;
         let lost = row(&view).last_run;
-        let claw = loop {
-            let view = client.get_run(lost).await.unwrap();
-            match view.tasks[0].attempts.first().and_then(|attempt| attempt.row.clone()) {
-                Some(attempt) if attempt.claw > 0 => break attempt.claw,
-                _ => tokio::time::sleep(Duration::from_millis(20)).await,
-            }
-        };
+        let claws =
+            |view: &RunView| view.tasks[0].attempts.first().and_then(|it| Some(it.row.as_ref()?.claw));
+        let view =
+            super::support::until(&client, lost, "it is dispatched", |view| claws(view).is_some()).await;
+        let claw = claws(&view).unwrap();
         let victim = cluster.members.iter().position(|member| member.id == claw).unwrap();
         cluster.kill(victim).unwrap();
-        let ended = tokio::time::timeout(PATIENCE, client.wait(lost)).await.unwrap().unwrap();
-        assert_eq!(ended.tasks[0].attempts.len(), 2, "lost, and run elsewhere: {ended:?}");
+        let view = ended(&client, lost, PATIENCE).await;
+        assert_eq!(view.tasks[0].attempts.len(), 2, "lost, and run elsewhere: {view:?}");
         let view = until(&client, "slow", "it fires again", |view| row(view).last_run > lost).await;
         let all = every_second(&view);
         let skipped: Vec<_> = all.iter().filter(|(_, record)| record.run == 0).collect();

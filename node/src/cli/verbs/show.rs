@@ -60,6 +60,14 @@ fn run_text(view: &RunView, all: bool, now_ms: u64, stream: Stream) -> String {
     field("Run", view.id.to_string());
     field("Workflow", format!("{} version {}", workflow_name(&row), row.version));
     field("State", if why.is_empty() { state } else { format!("{state} ({})", why.join(": ")) });
+    if row.schedule_uid != 0 {
+        let at = match row.nominal_ms {
+            0 => "by hand".to_owned(),
+            nominal_ms => format!("at {}", names::time(nominal_ms)),
+        };
+        let schedule = names::schedule(&row.namespace, &row.workflow, &row.schedule);
+        field("Schedule", format!("{} {at}", escape(&schedule)));
+    }
     let params: Vec<String> = row.params.iter().map(|(name, value)| format!("{name}={value}")).collect();
     field("Params", escape(&params.join(" ")));
     let labels: Vec<String> = row.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
