@@ -37,7 +37,11 @@ fn unpack(into: &Path) {
 
 /// A server of this version over a directory that has its data, and where clients reach it once it is ready.
 fn serve(data: &Path) -> (Child, String) {
-    let mut server = Command::new(binary())
+    let mut command = Command::new(binary());
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CLAWHIVE_")) {
+        command.env_remove(name);
+    }
+    let mut server = command
         .args(["server", "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--data"])
         .arg(data)
         .stdin(Stdio::null())
@@ -143,7 +147,8 @@ fn a_rolling_upgrade_holds_new_things_back_until_every_node_can_do_them() {
                 assert_eq!(refused.status.code(), Some(6), "{said}");
                 assert!(said.contains("needs level 2, the cluster is at level 1"), "{said}");
                 let status = client.cluster_status().await.unwrap();
-                assert_eq!(status.level, 1);
+                // A node of the release before says nothing of levels.
+                assert_eq!(status.level.max(1), 1);
             }
         }
         let server = cluster.members[0].listen.clone();
